@@ -1,0 +1,105 @@
+"""How the rest of the server sees an engine, wherever it runs.
+
+One client per media process and engine. Once a tick the conductor makes one `exchange` for all its sessions: their
+frames go in, their answers come out. The engine owns the clock and the slots; a client only holds leases.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtc_server.engine.stepper import FrameSpec, Heard, SessionPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to one slot. `incarnation` is random per engine start, so a restarted engine refuses an old lease."""
+
+    engine_id: str
+    incarnation: str
+    slot: int
+    token: str
+
+
+class SlotStatus(enum.Enum):
+    PREFILL = "prefill"
+    """The prompt is being worked on; frames are not stepped."""
+    READY = "ready"
+    """Prefilled; waits for its first live exchange."""
+    LIVE = "live"
+    """Stepped in this tick."""
+    FROZEN = "frozen"
+    """Prefilled and kept, but not stepped, since the exchange said `live=False`."""
+    FAILED = "failed"
+    """The slot broke; the lease is gone."""
+    REVOKED = "revoked"
+    """The lease is unknown here: expired, released, or of another incarnation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOutput:
+    """One session's share of a tick."""
+
+    status: SlotStatus
+    pcm: NDArray[np.int16] | None = None
+    """[1920] at 24 kHz when LIVE, else None."""
+    text: str | None = None
+    heard: tuple[Heard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TickResult:
+    """What an exchange returns; `outputs` lie in the order of the leases."""
+
+    tick: int
+    """Number of the engine's tick, monotone."""
+    next_tick_in_s: float
+    """From now to the next tick's edge."""
+    step_s: float
+    """How long the step took."""
+    shed: int
+    """Edges that went by without a tick since the tick before, because a step overran: so many frames of input are
+    past their time and are to be dropped, oldest first."""
+    outputs: tuple[SlotOutput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    total: int
+    in_use: int
+    draining: bool
+    ready: bool
+    """A tick succeeded lately (or, on an idle engine, the loop's heartbeat is fresh)."""
+
+
+class EngineClient(Protocol):
+    """PCM here is int16 everywhere: it is what Opus yields, and half the bytes when the engine is far away."""
+
+    spec: FrameSpec
+
+    async def reserve(self, prompt: SessionPrompt) -> Lease:
+        """Take a slot and begin its prefill.
+
+        Raises: EngineFull, EngineDraining, EngineUnavailable.
+        """
+
+    async def exchange(
+        self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
+    ) -> TickResult:
+        """The one call per tick: `pcm` [n, 1920] belongs to `leases` [n]; `live[i]` False freezes a slot, and its row
+        is ignored. Renews every lease it names. `seq` grows by one per call. Returns after the tick.
+
+        Raises: EngineUnavailable when there was no tick before the deadline.
+        """
+
+    async def release(self, lease: Lease) -> None:
+        """Give the slot back. May be called twice; a stale lease is ignored."""
+
+    def capacity(self) -> Capacity:
+        """Non-blocking; may be up to 0.5 s old."""

@@ -1,0 +1,114 @@
+"""The engine contract: what device code provides, and nothing about how it is driven.
+
+A stepper is synchronous, lives on one thread and knows no network. A single conversation is a batch of one slot; slots
+are independent of each other: each has its own prompt, voice, seed and age.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE = 24_000
+FRAME_SAMPLES = 1920
+FRAME_RATE = 12.5
+FRAME_S = 0.080
+FRAME_MS = 80
+
+FloatFrames = NDArray[np.float32]
+"""Mono samples in [-1, 1] at 24 kHz; shape [slots, 1920] where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What goes in, what comes out, and whether the agent speaks without being spoken to."""
+
+    input: tuple[str, ...] = ("audio",)
+    output: tuple[str, ...] = ("audio", "text")
+    proactive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSpec:
+    """What an engine is. Shown to people: in the terminal, on the page, in ``/v1/config``."""
+
+    name: str
+    """Short name: ``echo``, ``cascade``, ``personaplex``."""
+    summary: str
+    """One honest sentence for a person who meets the engine: what it is and what it is not."""
+    device: str = "cpu"
+    voices: tuple[str, ...] = ("default",)
+    """The first one is the default."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    hears_interruptions: bool = True
+    """The engine perceives speech over its own voice and deals with it; no audio is dropped for it."""
+    default_persona: str = ""
+    max_persona_chars: int = 4000
+    sample_rate: int = SAMPLE_RATE
+    frame_samples: int = FRAME_SAMPLES
+    frame_rate: float = FRAME_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Overrides of the engine's own sampling; ``None`` keeps its default, a temperature of 0 is greedy."""
+
+    audio_temperature: float | None = None
+    audio_top_k: int | None = None
+    text_temperature: float | None = None
+    text_top_k: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPrompt:
+    """What a conversation starts from. ``voice`` is a name out of ``FrameSpec.voices``, never a path."""
+
+    persona: str | None = None
+    voice: str | None = None
+    seed: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The user's words, from engines that recognise speech. Frames count from the slot's first live step (0)."""
+
+    text: str
+    start_frame: int
+    end_frame: int
+    final: bool
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """What one step made, for every slot; rows of slots that were not live are ignored."""
+
+    pcm: FloatFrames
+    """[slots, 1920]; may be reused by the next step, so whoever keeps it copies it."""
+    text: list[str | None]
+    """A piece of the inner monologue per slot, as it should be appended (spaces included), or None."""
+    heard: list[tuple[Heard, ...]]
+    failed: frozenset[int] = frozenset()
+    """Slots that broke. Their neighbours go on."""
+
+
+class FrameStepper(Protocol):
+    """Device code. Every method runs on the engine thread; none may await, sleep or touch a socket."""
+
+    spec: FrameSpec
+    slots: int
+
+    def open(self, slot: int, prompt: SessionPrompt) -> None:
+        """Make a free slot ready for a new conversation. Quick: the work belongs into `prefill`."""
+
+    def prefill(self, slot: int, budget_s: float) -> bool:
+        """Work on the slot's prompt for about `budget_s`. True once the slot may go live; then it isn't called again."""
+
+    def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
+        """One tick: `pcm` [slots, 1920] is what the users said; only rows with `live` [slots] count and advance."""
+
+    def close(self, slot: int) -> None:
+        """Forget the conversation of a slot; the next `open` must not see anything of it."""

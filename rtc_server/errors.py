@@ -1,0 +1,161 @@
+"""Every error that a caller, a peer or an operator can meet.
+
+::
+
+    RtcServerError
+    ├── ClientError              the request is at fault
+    │   ├── BadRequest           malformed JSON, an unknown field, a value out of range
+    │   ├── BadOffer             an SDP that cannot be answered
+    │   │   └── UnsupportedOffer an SDP that is correct, but asks for what this server does not do
+    │   ├── BadEvent             a malformed message on the event channel
+    │   ├── UnknownVoice         a voice that the engine does not have
+    │   ├── Unauthorized         a missing or wrong API key
+    │   ├── ForbiddenOrigin      a page of another origin
+    │   ├── SessionNotFound      no such session, or not yours
+    │   └── TooLarge             a body over its limit
+    ├── CapacityError            nobody's fault; try again later
+    │   ├── EngineFull           every slot is in use
+    │   ├── EngineDraining       the server is going down
+    │   └── TooManyHalfOpen      too many calls are being set up at once
+    ├── PeerError                the far end or the network
+    │   ├── IceFailed            no connectivity check arrived in time
+    │   └── DtlsFailed           the handshake failed or took too long
+    ├── EngineError              the engine
+    │   ├── EngineUnavailable    it is not running, or has died
+    │   ├── LeaseRevoked         the lease belongs to an earlier owner or incarnation
+    │   └── UnknownEngine        no engine of this name
+    ├── MissingLibrary           a native library could not be found
+    └── ConfigError              a setting is wrong
+
+A message says what failed, which value, and what to do. ``code`` is what clients match on, ``http_status`` is how the
+HTTP API tells it, ``retry_after_s`` when trying again makes sense.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RtcServerError(Exception):
+    """Base of all errors of this package."""
+
+    code: ClassVar[str] = "internal"
+    http_status: ClassVar[int] = 500
+    retry_after_s: ClassVar[int | None] = None
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    def to_json(self) -> dict[str, str]:
+        """The body of an error answer and of the event ``error``: ``{code, message, hint}``."""
+        return {"code": self.code, "message": self.message, "hint": self.hint}
+
+
+class ClientError(RtcServerError):
+    code = "client_error"
+    http_status = 400
+
+
+class BadRequest(ClientError):
+    code = "bad_request"
+
+
+class BadOffer(ClientError):
+    code = "bad_offer"
+
+
+class UnsupportedOffer(BadOffer):
+    code = "unsupported_offer"
+    http_status = 422
+
+
+class BadEvent(ClientError):
+    code = "bad_event"
+
+
+class UnknownVoice(ClientError):
+    code = "unknown_voice"
+    http_status = 422
+
+
+class Unauthorized(ClientError):
+    code = "unauthorized"
+    http_status = 401
+
+
+class ForbiddenOrigin(ClientError):
+    code = "forbidden_origin"
+    http_status = 403
+
+
+class SessionNotFound(ClientError):
+    code = "session_not_found"
+    http_status = 404
+
+
+class TooLarge(ClientError):
+    code = "too_large"
+    http_status = 413
+
+
+class CapacityError(RtcServerError):
+    code = "at_capacity"
+    http_status = 503
+    retry_after_s = 5
+
+
+class EngineFull(CapacityError):
+    code = "engine_full"
+
+
+class EngineDraining(CapacityError):
+    code = "engine_draining"
+    retry_after_s = 30
+
+
+class TooManyHalfOpen(CapacityError):
+    code = "too_many_half_open"
+
+
+class PeerError(RtcServerError):
+    code = "peer_error"
+    http_status = 502
+
+
+class IceFailed(PeerError):
+    code = "ice_failed"
+
+
+class DtlsFailed(PeerError):
+    code = "dtls_failed"
+
+
+class EngineError(RtcServerError):
+    code = "engine_error"
+
+
+class EngineUnavailable(EngineError):
+    code = "engine_unavailable"
+    http_status = 503
+    retry_after_s = 5
+
+
+class LeaseRevoked(EngineError):
+    code = "lease_revoked"
+
+
+class UnknownEngine(EngineError):
+    code = "unknown_engine"
+
+
+class MissingLibrary(RtcServerError):
+    code = "missing_library"
+
+
+class ConfigError(RtcServerError):
+    code = "config_error"

@@ -1,0 +1,56 @@
+"""Structured logs: readable lines on a terminal, JSON lines elsewhere.
+
+Laws: a message is a fixed text, what varies goes into fields. Never in a record: speech, text, prompts, SDP, addresses
+of callers, credentials. `session_id` is bound once per session with `structlog.contextvars`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, cast
+
+import structlog
+
+Logger = structlog.stdlib.BoundLogger
+
+
+def get_logger(name: str, **fields: Any) -> Logger:
+    return cast(Logger, structlog.stdlib.get_logger(name, **fields))
+
+
+def configure(level: str = "info", json_lines: bool | None = None) -> None:
+    """Set up logging for a process. `json_lines` None: JSON unless stderr is a terminal."""
+    if json_lines is None:
+        json_lines = not sys.stderr.isatty()
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if json_lines else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for chatty in ("aioice", "aiortc", "asyncio", "aiohttp.access", "aiohttp.server"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -1,0 +1,81 @@
+"""What a transport offers a session: one caller's connection, whatever its wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtc_server.events import ServerEvent
+
+FloatFrame = NDArray[np.float32]
+"""[1920] mono samples in [-1, 1] at 24 kHz."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a `flush` found: agent audio that was sent so far, and audio made but never sent."""
+
+    played_ms: int
+    dropped_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LegStats:
+    """Figures for `session.stats`; rates over the time since the last reading, None where nothing is known."""
+
+    loss: float = 0.0
+    """Share of the peer's packets that were lost, 0..1."""
+    jitter_delay_ms: float = 0.0
+    """What the jitter buffer adds at present."""
+    late_packets: int = 0
+    concealed_ms: int = 0
+    """Invented audio since the call began."""
+    round_trip_ms: float | None = None
+    playout_underruns: int = 0
+    lateness_ms: float = 0.0
+    """Worst departure of an outgoing packet behind its time since the last reading."""
+
+
+class Leg(Protocol):
+    """One caller. Every method is called on the event loop's thread; `now` is `time.monotonic()` seconds.
+
+    Nothing here blocks or awaits, except `close`.
+    """
+
+    kind: str
+    """``webrtc``, ``websocket`` or ``sip``; goes into logs and metrics."""
+
+    @property
+    def expects_audio(self) -> bool:
+        """False for a caller that only listens, or is on hold: then silence has no time limit."""
+
+    @property
+    def last_audio_s(self) -> float:
+        """When audio last came, or when the leg connected."""
+
+    @property
+    def last_sign_of_life_s(self) -> float:
+        """When the peer last proved to be there: an authenticated STUN check, a pong, a refreshed dialog."""
+
+    def take(self, now: float) -> FloatFrame:
+        """Exactly one frame of the user's voice. What is missing is concealed now, never waited for."""
+
+    def write(self, now: float, pcm: FloatFrame) -> int:
+        """Queue one frame of the agent's voice for playout. Returns the RTP timestamp (48 kHz) of its first sample."""
+
+    def flush(self, now: float) -> Flushed:
+        """Drop agent audio that is not sent yet, after a short fade."""
+
+    def played_ms(self) -> int:
+        """Agent audio sent so far, silence of underruns not counted."""
+
+    def send_event(self, event: ServerEvent) -> None:
+        """Queue an event for the caller. Bounded: a caller that does not read loses text and statistics first."""
+
+    def stats(self) -> LegStats: ...
+
+    async def close(self, reason: str) -> None:
+        """Say goodbye and free everything. May be called twice."""

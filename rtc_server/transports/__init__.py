@@ -1,0 +1,1 @@
+"""The outside: each transport turns its wire into calls of `session.leg.Leg`. They do not import one another."""
