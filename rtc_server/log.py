@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
@@ -16,7 +16,7 @@ Logger = structlog.stdlib.BoundLogger
 
 
 def get_logger(name: str, **fields: Any) -> Logger:
-    return cast(Logger, structlog.stdlib.get_logger(name, **fields))
+    return structlog.stdlib.get_logger(name, **fields)
 
 
 def configure(level: str = "info", json_lines: bool | None = None) -> None:

@@ -13,9 +13,7 @@ SETUP_SECONDS = Histogram(
     ["stage"],
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10, 15),
 )
-DATAGRAMS_DROPPED = Counter(
-    "rtc_datagrams_dropped_total", "Datagrams that belong to no call or are malformed", ["reason"]
-)
+DATAGRAMS_DROPPED = Counter("rtc_datagrams_dropped_total", "Datagrams of strangers, or malformed", ["reason"])
 PACKETS = Counter("rtc_packets_total", "RTP packets", ["direction"])
 PACKET_LATENESS_SECONDS = Histogram(
     "rtc_packet_lateness_seconds",

@@ -105,7 +105,7 @@ class FrameStepper(Protocol):
         """Make a free slot ready for a new conversation. Quick: the work belongs into `prefill`."""
 
     def prefill(self, slot: int, budget_s: float) -> bool:
-        """Work on the slot's prompt for about `budget_s`. True once the slot may go live; then it isn't called again."""
+        """Work on the slot's prompt for about `budget_s`. True once the slot may go live: that is the last call."""
 
     def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
         """One tick: `pcm` [slots, 1920] is what the users said; only rows with `live` [slots] count and advance."""
