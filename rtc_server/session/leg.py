@@ -34,6 +34,8 @@ class LegStats:
     concealed_ms: int = 0
     """Invented audio since the call began."""
     round_trip_ms: float | None = None
+    playout_delay_ms: float = 0.0
+    """Agent audio that waits to be sent."""
     playout_underruns: int = 0
     lateness_ms: float = 0.0
     """Worst departure of an outgoing packet behind its time since the last reading."""

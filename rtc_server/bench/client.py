@@ -1,0 +1,217 @@
+"""The load client: many light calls to one server, measured, as a process of its own.
+
+``python -m rtc_server.bench.client`` reads one `ClientSpec` as JSON from standard input, makes the calls, and writes
+``{"figures": {...}}`` or ``{"error": {code, message, hint}}`` to standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+import numpy as np
+from aiortc import RTCCertificate
+
+from rtc_server.bench import affinity, figures, signals
+from rtc_server.bench.analysis import Decode
+from rtc_server.bench.call import Call
+from rtc_server.bench.figures import CallRecord, Figures, Setup, Window
+from rtc_server.bench.impairment import Uplink
+from rtc_server.bench.pacer import Pacer
+from rtc_server.bench.procstat import read_usage
+from rtc_server.bench.signaling import TIMEOUT_S, Signaling
+from rtc_server.errors import PeerError, RtcServerError
+from rtc_server.media.opus import OpusDecoder, OpusEncoder, OpusError
+
+SETTLE_S = 2.0
+TAIL_S = 2.0
+"""An echo may come so long after the end of the window."""
+HEAD_S = 1.0
+"""Bursts are counted from so long before the window, to have something to compare with when it begins."""
+LOOP_OFFSET_STEP_PACKETS = 37
+"""Calls begin at different places of the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSpec:
+    url: str
+    adapter: str = "plain"
+    calls: int = 1
+    seconds: float = 20.0
+    connects: int = 0
+    """Short calls made one after the other before the others, for the set-up times alone."""
+    events: bool = True
+    """Offer the data channel for events."""
+    loss: float = 0.0
+    drop_at: tuple[float, ...] = ()
+    """Seconds after the window's begin at which one uplink packet of each call is lost."""
+    server_pid: int | None = None
+    cpu: int | None = None
+
+
+def encode_loop() -> list[bytes]:
+    """The loop as Opus payloads of 20 ms. Encoded twice over, the second turn kept: its end fits its start."""
+    encoder = OpusEncoder(signals.SAMPLE_RATE, bitrate_bps=32_000, complexity=5, fec=True, expected_loss_pct=10)
+    sound = np.concatenate([signals.loop(), signals.loop()])
+    packets = [
+        encoder.encode(sound[at : at + signals.PACKET_SAMPLES]) for at in range(0, sound.size, signals.PACKET_SAMPLES)
+    ]
+    return packets[signals.LOOP_PACKETS :]
+
+
+def make_decoder() -> Decode:
+    """A decoder that hears nothing in a corrupt packet."""
+    decoder = OpusDecoder(signals.SAMPLE_RATE)
+
+    def decode(payload: bytes) -> signals.Samples:
+        try:
+            return decoder.decode(payload)
+        except OpusError:
+            return np.empty(0, np.float32)
+
+    return decode
+
+
+class LoadClient:
+    """Makes the calls of one run. Every call is closed on every way out."""
+
+    def __init__(self, spec: ClientSpec, signaling: Signaling) -> None:
+        self._spec = spec
+        self._signaling = signaling
+        self._certificate = RTCCertificate.generateCertificate()
+        self._payloads = encode_loop()
+        self._pacer = Pacer()
+        self._calls: list[Call] = []
+        self._setups: list[Setup] = []
+
+    async def run(self) -> Figures:
+        """Raises: PeerError when a call cannot be made, or no call hears anything."""
+        self._pacer.start()
+        try:
+            for _ in range(self._spec.connects):
+                await self._hang_up(await self._dial())
+            for number in range(self._spec.calls):
+                try:
+                    self._calls.append(await self._dial())
+                except PeerError as error:
+                    raise PeerError(f"call {number + 1} of {self._spec.calls}: {error.message}", hint=error.hint) from error
+            await asyncio.sleep(SETTLE_S)
+            window = await self._measure()
+            await asyncio.sleep(TAIL_S)
+        finally:
+            await self._pacer.stop()
+            await asyncio.gather(*(call.close() for call in self._calls))
+        return self._figures(window)
+
+    async def _dial(self) -> Call:
+        number = len(self._calls)
+        uplink = Uplink(self._spec.loss, self._spec.drop_at, seed=number)
+        call = Call(self._payloads, number * LOOP_OFFSET_STEP_PACKETS % signals.LOOP_PACKETS, uplink)
+        try:
+            await call.connect(self._signaling, self._certificate, self._spec.events)
+            self._pacer.add(call)
+            await call.first_packet()
+        except BaseException:
+            await self._hang_up(call)
+            raise
+        self._setups.append(call.setup)
+        return call
+
+    async def _hang_up(self, call: Call) -> None:
+        self._pacer.remove(call)
+        await call.close()
+
+    async def _measure(self) -> Window:
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # the lists of packets only grow: walking them would be seen as lateness
+        try:
+            self._pacer.reset()
+            begin_s = time.monotonic()
+            for call in self._calls:
+                call.uplink.begin(begin_s)
+            server_before = self._usage()
+            cpu_before_s = time.process_time()
+            await asyncio.sleep(self._spec.seconds)
+            server_after = self._usage()
+            end_s = time.monotonic()
+            cpu_s = time.process_time() - cpu_before_s
+        finally:
+            gc.enable()
+        return Window(begin_s, end_s, server_before, server_after, cpu_s, self._pacer.lateness_ms().tolist())
+
+    def _usage(self) -> figures.Usage | None:
+        return None if self._spec.server_pid is None else read_usage(self._spec.server_pid)
+
+    def _figures(self, window: Window) -> Figures:
+        records = [_record(call, window) for call in self._calls]
+        if not any(record.packets for record in records):
+            raise PeerError("the calls connected, but no audio came")
+        drops_s = [window.begin_s + at for at in sorted(self._spec.drop_at)]
+        echo = figures.echo_figures(records, window, drops_s, make_decoder)
+        if not echo["bursts"]:
+            raise PeerError(
+                "no burst came back within 6 s: the server does not echo", hint="measure against the engine `echo`"
+            )
+        return {
+            "calls": self._spec.calls,
+            "seconds": round(window.length_s, 1),
+            **echo,
+            **figures.setup_figures(self._setups),
+            **figures.packet_figures(records, window),
+            **figures.cost_figures(len(records), window),
+            "events": sum(call.events for call in self._calls),
+            "load1": _load(),
+        }
+
+
+def _record(call: Call, window: Window) -> CallRecord:
+    spoken: Sequence[tuple[int, float]] = ()
+    if call.first_capture_s is not None:
+        start_s = call.first_capture_s
+        first = call.packets_sent_by(window.begin_s - HEAD_S)
+        last = call.packets_sent_by(window.end_s)
+        spoken = [
+            (burst, start_s + onset_s)
+            for burst, onset_s in signals.bursts_between(first, last, call.loop_offset_packets)
+        ]
+    return CallRecord(call.received(), spoken, call.uplink.dropped)
+
+
+def _load() -> float | None:
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+async def measure(spec: ClientSpec) -> Figures:
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout) as http:
+        return await LoadClient(spec, Signaling(http, spec.url, spec.adapter)).run()
+
+
+def main() -> int:
+    spec = ClientSpec(**{**(given := json.load(sys.stdin)), "drop_at": tuple(given.get("drop_at", ()))})
+    affinity.pin(0, spec.cpu)
+    try:
+        # A selector loop everywhere: the calls read their sockets themselves.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            result: dict[str, object] = {"figures": runner.run(measure(spec))}
+    except RtcServerError as error:
+        result = {"error": error.to_json()}
+    json.dump(result, sys.stdout)
+    return 0
+
+
+def to_json(spec: ClientSpec) -> str:
+    return json.dumps(dataclasses.asdict(spec))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

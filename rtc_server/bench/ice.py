@@ -1,0 +1,215 @@
+"""The client's side of ICE for one call: a socket of its own, the controlling role, the least that RFC 8445 allows.
+
+It probes the candidates of the answer in turn, nominates the first that answers, keeps consent fresh (RFC 7675), and
+answers the checks of peers that are full agents. It stands in for aiortc's `RTCIceTransport` below `RTCDtlsTransport`,
+which needs ``role``, ``_recv`` and ``_send``; media bypasses that and goes straight to a callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from aioice import stun
+
+from rtc_server.errors import IceFailed
+
+Address = tuple[str, int]
+OnMedia = Callable[[bytes, float], None]
+
+PROBE_EVERY_S = 0.1
+PROBE_STAGGER_S = 0.03
+CONSENT_EVERY_S = 2.5
+MAX_DATAGRAM_BYTES = 2048
+MAX_WAITING_DATAGRAMS = 256
+_PRIORITY = (126 << 24) | (65535 << 8) | 255  # RFC 8445 5.1.2.1: a host candidate, component 1
+_SO_TIMESTAMPNS = 35  # Linux, asm-generic/socket.h: not among the constants of the socket module
+_TIMESPEC = struct.Struct("@ll")
+
+
+class ControllingIce:
+    """One call's connectivity. Loop thread only.
+
+    Incoming DTLS waits in a queue of `MAX_WAITING_DATAGRAMS`; more is dropped and DTLS repeats it. `on_media` gets
+    SRTP and SRTCP datagrams with their arrival, as the kernel stamped it where it does so (Linux), so that the load
+    client's own scheduling does not count as the server's lateness.
+    """
+
+    role = "controlling"
+
+    def __init__(self, on_media: OnMedia) -> None:
+        self.ufrag = secrets.token_hex(4)
+        self.password = secrets.token_hex(12)
+        self._on_media = on_media
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._stamped = False
+        self._remote: Address | None = None
+        self._remote_ufrag = ""
+        self._remote_password = b""
+        self._probes: dict[bytes, Address] = {}
+        self._tie_breaker = secrets.randbits(64)
+        self._nominated = asyncio.Event()
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_WAITING_DATAGRAMS)
+        self._closed = False
+
+    # ---- connectivity ------------------------------------------------------------------------------------------------
+
+    async def connect(self, ufrag: str, password: str, candidates: Sequence[Address], timeout_s: float = 10.0) -> None:
+        """Find a candidate that answers, best first. All candidates are of one family. Once.
+
+        Raises: IceFailed when none does within `timeout_s`.
+        """
+        self._open(socket.AF_INET6 if ":" in candidates[0][0] else socket.AF_INET)
+        self._remote_ufrag, self._remote_password = ufrag, password.encode()
+        deadline_s = self._loop.time() + timeout_s
+        while not self._nominated.is_set():
+            for address in candidates:
+                self._send_check(address)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._nominated.wait(), PROBE_STAGGER_S)
+                    return
+            if self._loop.time() > deadline_s:
+                raise IceFailed(
+                    f"none of {len(candidates)} candidates answered within {timeout_s:g} s",
+                    hint="is the server's UDP port reachable from here?",
+                )
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._nominated.wait(), PROBE_EVERY_S)
+
+    def refresh_consent(self) -> None:
+        """One check on the chosen path; to be called every `CONSENT_EVERY_S`."""
+        if self._remote is not None:
+            self._probes.clear()
+            self._send_check(self._remote)
+
+    def _send_check(self, address: Address) -> None:
+        request = stun.Message(message_method=stun.Method.BINDING, message_class=stun.Class.REQUEST)
+        request.attributes["USERNAME"] = f"{self._remote_ufrag}:{self.ufrag}"
+        request.attributes["PRIORITY"] = _PRIORITY
+        request.attributes["ICE-CONTROLLING"] = self._tie_breaker
+        request.attributes["USE-CANDIDATE"] = None
+        request.add_message_integrity(self._remote_password)
+        request.add_fingerprint()
+        self._probes[request.transaction_id] = address
+        self._send_to(bytes(request), address)
+
+    def _on_stun(self, data: bytes, address: Address) -> None:
+        try:
+            message = stun.parse_message(data)
+        except ValueError:
+            return
+        if message.message_class == stun.Class.REQUEST:
+            if message.check_message_integrity(self.password.encode()):
+                self._answer_check(message, address)
+        elif message.message_class == stun.Class.RESPONSE:
+            probed = self._probes.get(message.transaction_id)
+            if probed is not None and self._remote is None and message.check_message_integrity(self._remote_password):
+                self._remote = probed
+                self._nominated.set()
+
+    def _answer_check(self, request: stun.Message, address: Address) -> None:
+        response = stun.Message(
+            message_method=stun.Method.BINDING,
+            message_class=stun.Class.RESPONSE,
+            transaction_id=request.transaction_id,
+        )
+        response.attributes["XOR-MAPPED-ADDRESS"] = address
+        response.add_message_integrity(self.password.encode())
+        response.add_fingerprint()
+        self._send_to(bytes(response), address)
+
+    # ---- datagrams ---------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """To the chosen path; dropped when the socket's buffer is full, as a network would."""
+        if self._remote is not None:
+            self._send_to(data, self._remote)
+
+    def _open(self, family: int) -> None:
+        sock = self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        sock.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", 0))
+        self._stamped = _ask_for_stamps(sock)
+        self._loop.add_reader(sock.fileno(), self._readable)
+
+    def _send_to(self, data: bytes, address: Address) -> None:
+        if self._socket is not None:
+            # A full buffer, or an answer of the network to an earlier datagram: loss, to be seen in the figures.
+            with contextlib.suppress(OSError):
+                self._socket.sendto(data, address)
+
+    def _readable(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            if self._stamped:
+                data, ancillary, _, address = self._socket.recvmsg(MAX_DATAGRAM_BYTES, 64)
+                arrival_s = _arrival_s(ancillary)
+            else:
+                data, address = self._socket.recvfrom(MAX_DATAGRAM_BYTES)
+                arrival_s = time.monotonic()
+        except OSError:
+            return
+        if not data:
+            return
+        first = data[0]
+        if 127 < first < 192:  # RFC 7983: SRTP and SRTCP
+            self._on_media(data, arrival_s)
+        elif first < 4:
+            self._on_stun(data, (address[0], address[1]))
+        else:
+            with contextlib.suppress(asyncio.QueueFull):
+                self._waiting.put_nowait(data)
+
+    async def _recv(self) -> bytes:
+        """For `RTCDtlsTransport`: the next datagram that is neither STUN nor media."""
+        data = await self._waiting.get()
+        if data is None:
+            raise ConnectionError("the socket is closed")
+        return data
+
+    async def _send(self, data: bytes) -> None:
+        """For `RTCDtlsTransport`."""
+        if self._closed:
+            raise ConnectionError("the socket is closed")
+        self.send(data)
+
+    def close(self) -> None:
+        """Free the socket and wake a reader. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._waiting.full():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
+
+
+def _ask_for_stamps(sock: socket.socket) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    except OSError:
+        return False
+    return True
+
+
+def _arrival_s(ancillary: Sequence[tuple[int, int, bytes]]) -> float:
+    """The kernel's stamp (wall clock) on the scale of `time.monotonic()`."""
+    now_s = time.monotonic()
+    for level, kind, value in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(value)
+            return now_s - max(0.0, time.time() - seconds - nanoseconds * 1e-9)
+    return now_s

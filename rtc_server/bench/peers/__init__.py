@@ -1,0 +1,1 @@
+"""Servers of other makes, to be measured in the same run."""

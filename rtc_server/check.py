@@ -1,0 +1,157 @@
+"""``rtc-server check``: what is there, and what to do about what is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from rtc_server.config import Settings
+from rtc_server.engine.registry import EngineOptions, create
+from rtc_server.errors import MissingLibrary, RtcServerError
+from rtc_server.http.page import static_dir
+from rtc_server.http.tls import ssl_context
+from rtc_server.media import libopus
+from rtc_server.server import chosen_engine
+from rtc_server.transports.webrtc.addresses import connectivity
+
+_MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[yellow]--[/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`ok` None: not there, but not needed either."""
+
+    subject: str
+    ok: bool | None
+    found: str
+    advice: str = ""
+
+
+def run(settings: Settings, console: Console | None = None) -> int:
+    """Print all findings. 0 when a server with these settings can serve a browser, else 1."""
+    findings = list(examine(settings))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        text = finding.found + (f"\n[yellow]{finding.advice}[/]" if finding.advice else "")
+        table.add_row(_MARKS[finding.ok], finding.subject, text)
+    (console or Console()).print(table)
+    return int(any(finding.ok is False for finding in findings))
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    for probe in (_libopus, _engine, _gpu, _page, _addresses, _udp_port, _tcp_port, _tls, _access):
+        yield probe(settings)
+
+
+def _libopus(_settings: Settings) -> Finding:
+    try:
+        return Finding("libopus", True, f"{libopus.version()} from {libopus.libopus_path()}")
+    except MissingLibrary as error:
+        return Finding("libopus", False, error.message, error.hint)
+
+
+def _engine(settings: Settings) -> Finding:
+    options = EngineOptions(slots=settings.engine.slots, asr_model=settings.engine.asr_model)
+    try:
+        choice = chosen_engine(settings.engine)
+        spec = create(choice.name, options)().spec
+    except RtcServerError as error:
+        return Finding("engine", False, error.message, error.hint)
+    return Finding("engine", True, f"{choice.name}, {settings.engine.slots} slots. {choice.reason} {spec.summary}")
+
+
+def _gpu(_settings: Settings) -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("GPU", None, "torch is not installed; the demo engine needs none")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("GPU", None, f"torch {torch.__version__} sees no GPU; the demo engine needs none")
+    return Finding("GPU", True, f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
+
+
+def _page(_settings: Settings) -> Finding:
+    index = static_dir() / "index.html"
+    if index.is_file():
+        return Finding("page", True, str(static_dir()))
+    return Finding("page", False, f"{index} is missing", "install the package again; static/ belongs to the wheel")
+
+
+def _addresses(settings: Settings) -> Finding:
+    reach = connectivity(settings.webrtc.advertise_ip)
+    reachable = [address for address in reach.addresses if _reaches_itself(address)]
+    if not reach.ok:
+        return Finding("addresses", False, reach.message, "connect the machine to a network, or give --advertise-ip")
+    if not reachable and not settings.webrtc.advertise_ip:
+        return Finding("addresses", False, f"{', '.join(reach.addresses)}: no UDP packet gets through", "see firewall")
+    return Finding("addresses", True, f"offered to callers: {', '.join(reach.addresses)}")
+
+
+def _reaches_itself(address: str) -> bool:
+    """Does a UDP packet to one of our own addresses arrive?"""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as ear, socket.socket(family, socket.SOCK_DGRAM) as mouth:
+            ear.bind((address, 0))
+            ear.settimeout(0.5)
+            mouth.sendto(b"rtc-server check", ear.getsockname())
+            return ear.recv(64) == b"rtc-server check"
+    except OSError:
+        return False
+
+
+def _udp_port(settings: Settings) -> Finding:
+    port = settings.webrtc.udp_port
+    advice = "another server runs here already, or choose another with --udp-port"
+    return _bind("UDP port", port, advice, lambda: _bind_all(socket.SOCK_DGRAM, "", port))
+
+
+def _tcp_port(settings: Settings) -> Finding:
+    http = settings.http
+    advice = "another server runs here already, or choose another with --port"
+    return _bind("TCP port", http.port, advice, lambda: _bind_all(socket.SOCK_STREAM, http.host, http.port))
+
+
+def _bind(subject: str, port: int, advice: str, attempt: Callable[[], None]) -> Finding:
+    try:
+        attempt()
+    except OSError as error:
+        return Finding(subject, False, f"{port}: {error.strerror or error}", advice)
+    return Finding(subject, True, f"{port} is free")
+
+
+def _bind_all(kind: socket.SocketKind, host: str, port: int) -> None:
+    for family, _, _, _, address in socket.getaddrinfo(host or "0.0.0.0", port, type=kind, flags=socket.AI_PASSIVE):
+        with socket.socket(family, kind) as probe:
+            if kind is socket.SOCK_STREAM:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+
+
+def _tls(settings: Settings) -> Finding:
+    http = settings.http
+    if not http.secure:
+        if http.loopback:
+            return Finding("TLS", None, "off; a browser on this machine needs none")
+        return Finding("TLS", False, "off; browsers on other machines will give no microphone", "add --tls self-signed")
+    try:
+        ssl_context(http, connectivity(settings.webrtc.advertise_ip).addresses)
+    except RtcServerError as error:
+        return Finding("TLS", False, error.message, error.hint)
+    return Finding("TLS", True, "self-signed" if http.tls_cert is None else str(http.tls_cert))
+
+
+def _access(settings: Settings) -> Finding:
+    http = settings.http
+    if http.api_key is not None and http.auth != "none":
+        return Finding("access", True, "with the API key only")
+    where = "from this machine only" if http.loopback else "for everybody who reaches this machine"
+    return Finding("access", True, f"without a key, {where}")

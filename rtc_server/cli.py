@@ -1,0 +1,141 @@
+"""``rtc-server``: parsing and printing only; each command's work is elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from rtc_server import __version__, config, log
+from rtc_server.errors import RtcServerError
+
+SETTINGS = (
+    "host", "port", "udp_port", "engine", "slots", "persona", "voice", "advertise_ip", "tls", "tls_cert", "tls_key",
+    "auth", "allow_origin", "asr_model", "metrics_port", "max_half_open", "idle_limit_s", "drain_s", "log_level",
+    "log_format",
+)  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit status: 0 done, 1 failed, 2 wrong usage or settings."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except RtcServerError as error:
+        Console(stderr=True).print(Text(f"rtc-server: {error}", style="bold red"), soft_wrap=True)
+        return 2 if error.code == "config_error" else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rtc-server", description="A real-time media server for full-duplex speech models."
+    )
+    parser.add_argument("--version", action="version", version=f"rtc-server {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_settings(serve := commands.add_parser("serve", help="serve the page, the API and the calls"))
+    serve.set_defaults(run=_serve)
+    _add_settings(check := commands.add_parser("check", help="say what is there, and what to do about what is not"))
+    check.set_defaults(run=_check)
+    _add_bench(commands.add_parser("bench", help="measure a server: latency, calls"))
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    http = parser.add_argument_group("web server")
+    http.add_argument("--host", metavar="ADDRESS", help="where page and API listen (default 127.0.0.1)")
+    http.add_argument("--port", type=int, help="TCP port of page and API (default 8124)")
+    http.add_argument("--auth", choices=("key", "none"), help="none: let everybody in; key: RTC_API_KEY must be set")
+    http.add_argument("--allow-origin", metavar="URL", action="append", help="origin of a page that may use the API")
+    http.add_argument("--tls", choices=("off", "self-signed"), help="self-signed: HTTPS with a certificate of our own")
+    http.add_argument("--tls-cert", type=Path, metavar="PEM", help="certificate chain")
+    http.add_argument("--tls-key", type=Path, metavar="PEM", help="its private key")
+    http.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus metrics on 127.0.0.1")
+    media = parser.add_argument_group("media")
+    media.add_argument("--udp-port", type=int, help="UDP port of all calls, on all interfaces (default 8125)")
+    media.add_argument("--advertise-ip", metavar="IP", action="append", help="address to offer to callers (repeatable)")
+    engine = parser.add_argument_group("engine")
+    engine.add_argument(
+        "--engine", metavar="NAME", help="auto (default), echo, cascade, personaplex, or package.module:Class"
+    )
+    engine.add_argument("--slots", "--batch-size", type=int, metavar="N", help="conversations at once (default 4)")
+    engine.add_argument("--persona", metavar="TEXT", help="persona of callers who ask for none")
+    engine.add_argument("--voice", metavar="NAME", help="voice of callers who ask for none")
+    engine.add_argument("--asr-model", type=Path, metavar="DIR", help="CTranslate2 Whisper model for the cascade")
+    session = parser.add_argument_group("sessions")
+    session.add_argument("--max-half-open", type=int, metavar="N", help="calls in set-up at once (default 64)")
+    session.add_argument("--idle-limit-s", type=float, metavar="S", help="end a call without audio (default 300)")
+    session.add_argument("--drain-s", type=float, metavar="S", help="let calls go on after SIGTERM (default 5)")
+    other = parser.add_argument_group("other")
+    other.add_argument("--config", type=Path, metavar="FILE.toml", help="settings file; flags and RTC_* win over it")
+    other.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
+    other.add_argument("--log-format", choices=("auto", "json", "text"))
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    from rtc_server.bench import calls, latency
+
+    benches = parser.add_subparsers(title="benchmarks", required=True, metavar="BENCH")
+    for name, bench, text in (
+        ("latency", latency, "mouth to ear, connect time, drift"),
+        ("calls", calls, "how many calls fit on a core"),
+    ):
+        sub = benches.add_parser(name, help=text)
+        bench.add_arguments(sub)
+        sub.set_defaults(run=bench.run_arguments)
+
+
+def _settings(arguments: argparse.Namespace) -> config.Settings:
+    flags = {name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None}
+    settings = config.load(flags, arguments.config)
+    log_format = settings.log.log_format
+    log.configure(settings.log.log_level, None if log_format == "auto" else log_format == "json")
+    return settings
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from rtc_server.server import Server
+
+    settings = _settings(arguments)
+
+    async def serve() -> None:
+        server = Server(settings)
+        try:
+            await server.start()
+        except BaseException:
+            await server.stop()
+            raise
+        _greet(server.url, server.choice.reason, server.engine.spec.summary, settings, server.webrtc.connectivity())
+        await server.run()
+
+    asyncio.run(serve())
+    return 0
+
+
+def _greet(url: str, reason: str, summary: str, settings: config.Settings, reach: object) -> None:
+    needs_key = settings.http.api_key is not None and settings.http.auth != "none"
+    lines = Text()
+    lines.append("Open ").append(url + ("#token=YOUR_KEY" if needs_key else ""), style="bold cyan underline")
+    lines.append("\n\n").append(summary).append(f"\n{reason}", style="dim")
+    if not getattr(reach, "ok", True):
+        lines.append(f"\n\n{getattr(reach, 'message', '')}", style="yellow")
+    if not settings.http.loopback and not settings.http.secure:
+        lines.append(
+            "\n\nWithout HTTPS a browser gives no microphone to a page from another machine: add --tls self-signed.",
+            style="yellow",
+        )
+    Console().print(Panel(lines, title=f"rtc-server {__version__}", border_style="cyan", expand=False), soft_wrap=False)
+    sys.stdout.flush()
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from rtc_server import check
+
+    return check.run(_settings(arguments))

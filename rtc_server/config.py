@@ -1,0 +1,212 @@
+"""Settings: flags > environment (``RTC_*``) > TOML file > defaults. One frozen model per layer of the server.
+
+A setting has one name everywhere: ``--udp-port``, ``RTC_UDP_PORT``, and ``udp_port`` in the section ``[webrtc]`` of the
+file. Secrets come from the environment or the file, never from a flag: flags show in process lists.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from rtc_server.errors import ConfigError
+
+
+class _Section(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="RTC_", frozen=True, extra="forbid", enable_decoding=False)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # Flags and file are merged around the environment by `load`; here only the environment is read.
+        return init_settings, env_settings
+
+
+class HttpSettings(_Section):
+    """The web server: page and API."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8124, ge=0, le=65535)
+    auth: Literal["key", "none"] | None = None
+    """None: ``key`` where an API key is set, else ``none``, which only a loopback `host` may have unasked."""
+    api_key: SecretStr | None = None
+    allow_origin: tuple[str, ...] = ()
+    tls: Literal["off", "self-signed"] = "off"
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Prometheus metrics on 127.0.0.1 at this port."""
+
+    @field_validator("allow_origin", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("allow_origin")
+    @classmethod
+    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            parts = urlsplit(origin)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+                raise ValueError(f"{origin!r} is no origin; write it as https://example.org")
+        return tuple(origin.rstrip("/") for origin in value)
+
+    @property
+    def loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def secure(self) -> bool:
+        return self.tls == "self-signed" or self.tls_cert is not None
+
+
+class WebRtcSettings(_Section):
+    """The media port."""
+
+    udp_port: int = Field(default=8125, ge=0, le=65535)
+    advertise_ip: tuple[str, ...] = ()
+    """Addresses for the answer instead of this machine's own; for servers behind 1:1 NAT."""
+
+    @field_validator("advertise_ip", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("advertise_ip")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(ipaddress.ip_address(address)) for address in value)
+
+
+class EngineSettings(_Section):
+    """Which engine, and how many conversations at once."""
+
+    engine: str = "auto"
+    slots: int = Field(default=4, ge=1, le=512)
+    asr_model: Path | None = None
+    persona: str | None = None
+    voice: str | None = None
+
+
+class SessionSettings(_Section):
+    """Limits of a conversation."""
+
+    max_half_open: int = Field(default=64, ge=1, le=4096)
+    idle_limit_s: float = Field(default=300.0, gt=0)
+    drain_s: float = Field(default=5.0, ge=0)
+    """How long live calls may go on after SIGTERM."""
+
+
+class LogSettings(_Section):
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    http: HttpSettings
+    webrtc: WebRtcSettings
+    engine: EngineSettings
+    session: SessionSettings
+    log: LogSettings
+
+
+_SECTIONS: dict[str, type[_Section]] = {
+    "http": HttpSettings,
+    "webrtc": WebRtcSettings,
+    "engine": EngineSettings,
+    "session": SessionSettings,
+    "log": LogSettings,
+}
+
+
+def load(flags: Mapping[str, Any] | None = None, config_file: Path | None = None) -> Settings:
+    """Settings from all four sources. `flags` holds only what was given, by field name.
+
+    Raises: ConfigError, which names the setting, its value and what is possible.
+    """
+    flags = {name: value for name, value in (flags or {}).items() if value is not None}
+    file = _read(config_file) if config_file is not None else {}
+    sections: dict[str, Any] = {}
+    for name, model in _SECTIONS.items():
+        own = {field: value for field, value in flags.items() if field in model.model_fields}
+        sections[name] = _section(name, model, own, file.get(name, {}))
+    settings = Settings(**sections)
+    _check(settings)
+    return settings
+
+
+def _section(name: str, model: type[_Section], flags: Mapping[str, Any], file: Mapping[str, Any]) -> _Section:
+    for key in file:
+        if key not in model.model_fields:
+            raise ConfigError(f"[{name}] {key} is no setting", hint=_did_you_mean(key, list(model.model_fields)))
+    try:
+        environment = model().model_dump(exclude_unset=True)
+        return model(**{**file, **environment, **flags})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0]) if first["loc"] else name
+        shown = "" if field == "api_key" else f"={first['input']!r}"
+        raise ConfigError(
+            f"{field}{shown[:80]}: {first['msg']}", hint=f"set --{field.replace('_', '-')} or RTC_{field.upper()}"
+        ) from None
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        with path.open("rb") as stream:
+            content = tomllib.load(stream)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    for name, value in content.items():
+        if name not in _SECTIONS or not isinstance(value, dict):
+            raise ConfigError(f"{path}: [{name}] is no section", hint=_did_you_mean(name, list(_SECTIONS)))
+    return content
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+
+
+def _check(settings: Settings) -> None:
+    http = settings.http
+    if (http.tls_cert is None) != (http.tls_key is None):
+        raise ConfigError("only one of tls_cert and tls_key is set", hint="give both --tls-cert and --tls-key")
+    if http.tls_cert is not None and http.tls == "self-signed":
+        raise ConfigError("--tls self-signed and --tls-cert exclude each other", hint="give one of them")
+    for path in (http.tls_cert, http.tls_key):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{path} is no file", hint="give the PEM files of certificate and key")
+    key = http.api_key.get_secret_value() if http.api_key else ""
+    if http.api_key is not None and len(key) < 16:
+        raise ConfigError("RTC_API_KEY is shorter than 16 characters", hint="make one: openssl rand -hex 16")
+    if http.auth == "key" and not key:
+        raise ConfigError("--auth key needs a key", hint="set RTC_API_KEY")
+    if not http.loopback and not key and http.auth != "none":
+        raise ConfigError(
+            f"host {http.host} can be reached from outside, and there is no API key",
+            hint="set RTC_API_KEY (16 characters or more), or say --auth none to let everybody in",
+        )

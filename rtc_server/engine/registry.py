@@ -1,0 +1,164 @@
+"""From a name to an engine: a built-in, ``package.module:Class``, or an entry point of ``rtc_server.engines``.
+
+A stepper's constructor takes ``(slots: int, options: EngineOptions)``. Nothing of an engine is imported before its
+factory is called, which happens on the engine thread: an import may take as long as it needs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import cast
+
+from rtc_server.engine.stepper import FrameStepper
+from rtc_server.errors import ConfigError, UnknownEngine
+
+ENTRY_POINT_GROUP = "rtc_server.engines"
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What an operator may say about an engine. Each engine takes what concerns it and ignores the rest."""
+
+    slots: int = 4
+    """Conversations at once."""
+    asr_model: Path | None = None
+    """Folder with the recogniser's weights."""
+    device: str | None = None
+    """Where the model runs, as ``cuda:0`` or ``cpu``; None: the engine's own choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """What ``auto`` came to."""
+
+    name: str
+    reason: str
+    """One plain sentence, for the terminal and the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BuiltIn:
+    target: str
+    packages: tuple[str, ...] = ()
+    """Import names without which it cannot run."""
+    extra: str = ""
+    """The extra of this project that installs them."""
+
+
+_BUILT_INS = {
+    "personaplex": _BuiltIn("rtc_server.engine.personaplex.stepper:PersonaPlexStepper", ("torch",), "personaplex"),
+    "cascade": _BuiltIn(
+        "rtc_server.engine.cascade.stepper:CascadeStepper", ("earshot", "hibari", "ctranslate2", "tokenizers"), "demo"
+    ),
+    "echo": _BuiltIn("rtc_server.engine.echo:EchoStepper"),
+}
+_AUTO_ORDER = ("personaplex", "cascade", "echo")
+
+
+def known_engines() -> tuple[str, ...]:
+    """Every name that `create` takes, beside ``auto`` and ``package.module:Class``."""
+    return (*_BUILT_INS, *sorted(set(_plug_ins()) - set(_BUILT_INS)))
+
+
+def choose() -> EngineChoice:
+    """The best engine that can run here: personaplex, else cascade, else echo."""
+    passed_over: list[str] = []
+    for name in _AUTO_ORDER:
+        if (lack := _lack(name)) is None:
+            break
+        passed_over.append(f"{lack} ({_remedy(name)})")
+    because = f", since {' and '.join(passed_over)}" if passed_over else ""
+    return EngineChoice(name, f"Engine {name}{because}.")
+
+
+def create(name: str, options: EngineOptions) -> Callable[[], FrameStepper]:
+    """A factory of the engine `name`, to be called on the engine thread. ``auto`` takes what `choose` says.
+
+    Raises: UnknownEngine for a name nobody has; ConfigError for an engine that cannot run here. The factory raises the
+    same for what only shows on import.
+    """
+    if options.slots < 1:
+        raise ConfigError(f"an engine of {options.slots} slots holds no conversation", hint="set --slots to 1 or more")
+    if name == AUTO:
+        name = choose().name
+    target = _target(name)
+
+    def build() -> FrameStepper:
+        constructor = _load(name, target)
+        return constructor(options.slots, options)
+
+    return build
+
+
+def _target(name: str) -> str:
+    if name in _BUILT_INS:
+        if (lack := _lack(name)) is not None:
+            raise ConfigError(lack, hint=_remedy(name))
+        return _BUILT_INS[name].target
+    if (plug_in := _plug_ins().get(name)) is not None:
+        return plug_in.value
+    module, _, attribute = name.partition(":")
+    if attribute and all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        return name
+    known = (AUTO, *known_engines())
+    close = difflib.get_close_matches(name, known, n=1)
+    question = f"did you mean {close[0]!r}? " if close else ""
+    raise UnknownEngine(
+        f"no engine {name[:80]!r}", hint=f"{question}known: {', '.join(known)}, or your own as package.module:Class"
+    )
+
+
+def _load(name: str, target: str) -> Callable[[int, EngineOptions], FrameStepper]:
+    module_name, _, attribute = target.partition(":")
+    try:
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigError(f"engine {name} needs the package {error.name}", hint="install it") from error
+        raise UnknownEngine(f"engine {name}: no module {error.name}", hint="is it on PYTHONPATH?") from error
+    for part in attribute.split("."):
+        if (found := getattr(found, part, None)) is None:
+            raise UnknownEngine(f"engine {name}: module {module_name} has no {attribute}")
+    if not callable(found):
+        raise UnknownEngine(
+            f"engine {name}: {attribute} is no class", hint="name a class with the FrameStepper methods"
+        )
+    return cast(Callable[[int, EngineOptions], FrameStepper], found)
+
+
+def _lack(name: str) -> str | None:
+    """Why this built-in cannot run here, as half a sentence; None if it can."""
+    if not _is_part(name):
+        return f"{name} is not part of this version"
+    missing = [package for package in _BUILT_INS[name].packages if not _importable(package)]
+    if missing:
+        return f"{name} lacks the packages {', '.join(missing)}"
+    return None
+
+
+def _remedy(name: str) -> str:
+    if not _is_part(name):
+        return "it comes with the next release"
+    return f"pip install 'rtc-server[{_BUILT_INS[name].extra}]' brings them"
+
+
+def _is_part(name: str) -> bool:
+    return _importable(_BUILT_INS[name].target.partition(":")[0])
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
+def _plug_ins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

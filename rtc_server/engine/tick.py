@@ -1,0 +1,83 @@
+"""What goes into one tick and what comes out of it. Sans-IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtc_server.engine.client import Lease, TickResult
+from rtc_server.engine.stepper import FRAME_SAMPLES, FloatFrames, StepOutput
+from rtc_server.errors import EngineError, RtcServerError
+
+_INT16 = np.iinfo(np.int16)
+_SCALE = np.float32(32768)
+
+
+@dataclass(eq=False, slots=True)
+class Exchange:
+    """One call of a client, from `EngineLoop.submit` until the turn that answers it.
+
+    Exactly one of `result` and `error` is set once `EngineLoop.poll` has returned it.
+    """
+
+    leases: tuple[Lease, ...]
+    seq: int
+    result: TickResult | None = None
+    error: RtcServerError | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn of the loop has for its clients."""
+
+    done: list[Exchange] = field(default_factory=list)
+    freed: bool = False
+    """At least one slot became free."""
+
+
+@dataclass(slots=True)
+class Tick:
+    """One tick: its input is taken from the tables under the lock, so that nobody changes it during the step."""
+
+    number: int
+    """Of the edge that it counts for."""
+    shed: int
+    exchanges: list[Exchange]
+    live: NDArray[np.bool_]
+    """[slots]"""
+    stepped: bool
+    """At least one slot is live."""
+    step_s: float = 0.0
+    output: StepOutput | None = None
+    """None when the step raised."""
+    pcm: NDArray[np.int16] | None = None
+    """`output.pcm`, converted."""
+
+
+def check_output(output: StepOutput, slots: int) -> None:
+    """Raises: EngineError if the output does not have the shape of the contract."""
+    if output.pcm.shape != (slots, FRAME_SAMPLES):
+        raise EngineError(f"step returned pcm {list(output.pcm.shape)} instead of {[slots, FRAME_SAMPLES]}")
+    if len(output.text) != slots or len(output.heard) != slots:
+        raise EngineError(
+            f"step returned {len(output.text)} texts and {len(output.heard)} heard for {slots} slots",
+            hint="give each list one entry per slot",
+        )
+
+
+def to_float(pcm: NDArray[np.int16], out: FloatFrames) -> None:
+    """int16 to [-1, 1) for the whole batch."""
+    np.multiply(pcm, 1 / _SCALE, out=out)
+
+
+def to_int16(pcm: FloatFrames) -> NDArray[np.int16]:
+    """The inverse of `to_float`, rounded and clipped; what is not a number becomes silence.
+
+    A fresh array, so that rows of it may be kept.
+    """
+    scaled = np.rint(pcm * _SCALE)
+    np.nan_to_num(scaled, copy=False)
+    converted: NDArray[np.int16] = np.clip(scaled, _INT16.min, _INT16.max).astype(np.int16)
+    return converted

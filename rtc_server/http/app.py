@@ -1,0 +1,18 @@
+"""The web application: routes and middleware, put together."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from rtc_server.http.auth import Gate, allow_cross_origin, gate_middleware
+from rtc_server.http.errors import error_middleware
+from rtc_server.http.info import Info
+from rtc_server.http.page import Page
+from rtc_server.http.sessions import MAX_BODY_BYTES, Sessions
+
+
+def create_app(gate: Gate, sessions: Sessions, info: Info, page: Page) -> web.Application:
+    app = web.Application(middlewares=[error_middleware, gate_middleware(gate)], client_max_size=MAX_BODY_BYTES)
+    app.add_routes([*sessions.routes(), *info.routes(), *page.routes()])
+    app.on_response_prepare.append(allow_cross_origin)
+    return app

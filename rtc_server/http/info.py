@@ -1,0 +1,93 @@
+"""What the server is and how it is: configuration for clients, voices, health."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from aiohttp import web
+
+from rtc_server import __version__
+from rtc_server.engine.client import EngineClient
+from rtc_server.events import MAX_MESSAGE_BYTES, PROTOCOL
+from rtc_server.http.sessions import MAX_BODY_BYTES, MAX_SDP_BYTES
+from rtc_server.session.admission import Admission
+from rtc_server.transports.webrtc.addresses import Connectivity
+
+
+class Info:
+    def __init__(
+        self,
+        engine: EngineClient,
+        admission: Admission,
+        connectivity: Callable[[], Connectivity],
+        needs_key: bool,
+    ) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._connectivity = connectivity
+        self._needs_key = needs_key
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/config", self.config),
+            web.get("/v1/voices", self.voices),
+            web.get("/health", self.health),
+            web.get("/livez", self.livez),
+            web.get("/readyz", self.readyz),
+        ]
+
+    async def config(self, _request: web.Request) -> web.Response:
+        spec, capacity, reach = self._engine.spec, self._engine.capacity(), self._connectivity()
+        return web.json_response(
+            {
+                "engine": {
+                    "name": spec.name,
+                    "summary": spec.summary,
+                    "device": spec.device,
+                    "voices": list(spec.voices),
+                    "default_voice": self._admission.defaults.voice or spec.voices[0],
+                    "default_persona": self._admission.defaults.persona or spec.default_persona,
+                    "max_persona_chars": spec.max_persona_chars,
+                    "capabilities": dataclasses.asdict(spec.capabilities),
+                    "hears_interruptions": spec.hears_interruptions,
+                },
+                "slots": {"total": capacity.total, "free": max(0, capacity.total - capacity.in_use)},
+                "protocol": PROTOCOL,
+                "limits": {
+                    "body_bytes": MAX_BODY_BYTES,
+                    "sdp_bytes": MAX_SDP_BYTES,
+                    "event_bytes": MAX_MESSAGE_BYTES,
+                    "persona_chars": spec.max_persona_chars,
+                },
+                "connectivity": {"ok": reach.ok, "message": reach.message, "addresses": list(reach.addresses)},
+                "auth": self._needs_key,
+                "version": __version__,
+            },
+            headers={"Cache-Control": "no-store"},
+        )
+
+    async def voices(self, _request: web.Request) -> web.Response:
+        spec = self._engine.spec
+        default = self._admission.defaults.voice or spec.voices[0]
+        return web.json_response({"voices": [{"name": name, "default": name == default} for name in spec.voices]})
+
+    async def health(self, _request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def livez(self, _request: web.Request) -> web.Response:
+        """The event loop answers: that is all that liveness means."""
+        return web.json_response({"status": "ok"})
+
+    async def readyz(self, _request: web.Request) -> web.Response:
+        """Ready to take a call: the engine ticks, and the server is not on its way down."""
+        capacity = self._engine.capacity()
+        draining = self._admission.draining or capacity.draining
+        ready = capacity.ready and not draining
+        body = {
+            "ready": ready,
+            "engine": capacity.ready,
+            "draining": draining,
+            "slots": {"total": capacity.total, "in_use": capacity.in_use},
+        }
+        return web.json_response(body, status=200 if ready else 503)

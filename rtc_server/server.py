@@ -1,0 +1,154 @@
+"""The composition root: builds everything, starts, drains, stops. The only file that knows everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import ssl
+import time
+from collections.abc import Callable
+
+import prometheus_client
+from aiohttp import web
+
+from rtc_server.config import EngineSettings, Settings
+from rtc_server.engine.local import LocalEngine
+from rtc_server.engine.registry import AUTO, EngineChoice, EngineOptions, choose, create
+from rtc_server.errors import ConfigError
+from rtc_server.http.app import create_app
+from rtc_server.http.auth import Gate
+from rtc_server.http.info import Info
+from rtc_server.http.page import Page
+from rtc_server.http.sessions import Sessions
+from rtc_server.http.tls import ssl_context
+from rtc_server.log import get_logger
+from rtc_server.session.admission import Admission, Defaults
+from rtc_server.session.conductor import Conductor
+from rtc_server.session.liveness import LivenessRules
+from rtc_server.session.registry import SessionRegistry
+from rtc_server.transports.pacer import Pacer
+from rtc_server.transports.webrtc.transport import WebRtcTransport
+
+log = get_logger(__name__)
+
+
+def chosen_engine(settings: EngineSettings) -> EngineChoice:
+    """The engine asked for, or what ``auto`` comes to, and why."""
+    if settings.engine == AUTO:
+        return choose()
+    return EngineChoice(settings.engine, f"Engine {settings.engine}, as asked for.")
+
+
+class Server:
+    """One media process: one engine, one media port, one web server.
+
+    `start` brings it up or raises what is wrong; `stop` may be called twice. All of it lives on one event loop, except
+    the engine, which has a thread of its own.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self.choice = chosen_engine(settings.engine)
+        options = EngineOptions(slots=settings.engine.slots, asr_model=settings.engine.asr_model)
+        self.engine = LocalEngine(create(self.choice.name, options))
+        self.pacer = Pacer(clock)
+        self.conductor = Conductor(self.engine, self.pacer, clock)
+        self.registry = SessionRegistry(self.conductor)
+        self.webrtc = WebRtcTransport(
+            self.pacer, udp_port=settings.webrtc.udp_port, advertise_ip=settings.webrtc.advertise_ip, clock=clock
+        )
+        self.admission = Admission(
+            self.engine,
+            self.registry,
+            Defaults(settings.engine.persona, settings.engine.voice),
+            LivenessRules(idle_limit_s=settings.session.idle_limit_s),
+            settings.session.max_half_open,
+            clock,
+        )
+        self._runner: web.AppRunner | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop = asyncio.Event()
+        self._forced = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where a person on this machine opens the page."""
+        http = self.settings.http
+        host = "localhost" if http.loopback or http.host in ("0.0.0.0", "::") else http.host
+        port = self._runner.addresses[0][1] if self._runner and self._runner.addresses else http.port
+        return f"{'https' if http.secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    async def start(self) -> None:
+        """Raises: ConfigError, EngineError, MissingLibrary."""
+        await self.engine.start()
+        # The default prompt must work, or nobody's call will.
+        self.admission.check_defaults()
+        await self.webrtc.start()
+        self._tasks = [
+            asyncio.create_task(self.conductor.run(), name="conductor"),
+            asyncio.create_task(self.pacer.run(), name="pacer"),
+        ]
+        await self._serve_http(ssl_context(self.settings.http, self.webrtc.connectivity().addresses))
+        if self.settings.http.metrics_port is not None:
+            prometheus_client.start_http_server(self.settings.http.metrics_port, addr="127.0.0.1")
+        # What lives now lives for ever: the collector need not look at it on a live call.
+        gc.collect()
+        gc.freeze()
+        log.info("server started", engine=self.engine.spec.name, slots=self.engine.capacity().total)
+
+    async def run(self) -> None:
+        """Serve until SIGINT or SIGTERM, then drain; a second signal ends it at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # not on Windows' loop, where Ctrl-C cancels us instead
+                loop.add_signal_handler(number, self.request_stop)
+        try:
+            await self._stop.wait()
+            await self.drain()
+        finally:
+            await self.stop()
+
+    def request_stop(self) -> None:
+        if self._stop.is_set():
+            self._forced.set()
+        self._stop.set()
+
+    async def drain(self) -> None:
+        """Refuse new calls, let live ones go on for `drain_s`, then close them."""
+        self.admission.draining = True
+        log.info("server draining", sessions=len(self.registry))
+        drain = asyncio.create_task(self.registry.drain(self.settings.session.drain_s, "server_stopping"), name="drain")
+        forced = asyncio.create_task(self._forced.wait(), name="forced-stop")
+        await asyncio.wait([drain, forced], return_when=asyncio.FIRST_COMPLETED)
+        for task in (drain, forced):
+            task.cancel()
+        await asyncio.gather(drain, forced, return_exceptions=True)
+
+    async def stop(self) -> None:
+        self.admission.draining = True
+        await self.registry.close_all("server_stopping")
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self.webrtc.close()
+        await self.engine.stop()
+
+    async def _serve_http(self, tls: ssl.SSLContext | None) -> None:
+        http = self.settings.http
+        gate = Gate(http)
+        info = Info(self.engine, self.admission, self.webrtc.connectivity, gate.needs_key)
+        app = create_app(gate, Sessions(self.admission, self.registry, self.webrtc), info, Page())
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=30)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, http.host, http.port, ssl_context=tls).start()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {http.host} port {http.port}: {error.strerror}", hint="choose another with --port"
+            ) from None

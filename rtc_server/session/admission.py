@@ -1,0 +1,109 @@
+"""Who may come in: a prompt that the engine can serve, a free slot, and not too many calls half open."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rtc_server import metrics
+from rtc_server.engine.client import EngineClient
+from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.errors import (
+    BadRequest,
+    ClientError,
+    ConfigError,
+    EngineDraining,
+    EngineFull,
+    EngineUnavailable,
+    TooManyHalfOpen,
+    UnknownVoice,
+)
+from rtc_server.session.liveness import LivenessRules
+from rtc_server.session.registry import SessionRegistry
+from rtc_server.session.session import Session, State
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a caller gets who asks for nothing."""
+
+    persona: str | None = None
+    voice: str | None = None
+
+
+class Admission:
+    """Admits or refuses, before any other work. There is one door for every transport."""
+
+    def __init__(
+        self,
+        engine: EngineClient,
+        registry: SessionRegistry,
+        defaults: Defaults | None = None,
+        rules: LivenessRules | None = None,
+        max_half_open: int = 64,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.draining = False
+        self._engine = engine
+        self._registry = registry
+        self.defaults = defaults or Defaults()
+        self._rules = rules or LivenessRules()
+        self._max_half_open = max_half_open
+        self._clock = clock
+
+    def check(self) -> None:
+        """Refuse at once what has no chance, so that a full server spends nothing on an offer.
+
+        Raises: EngineDraining, EngineUnavailable, EngineFull, TooManyHalfOpen.
+        """
+        capacity = self._engine.capacity()
+        if self.draining or capacity.draining:
+            raise EngineDraining("the server is shutting down", hint="try again in half a minute")
+        if not capacity.ready:
+            raise EngineUnavailable("the engine is not ready", hint="try again in a few seconds")
+        if capacity.in_use >= capacity.total:
+            raise EngineFull(f"all {capacity.total} conversation slots are in use", hint="try again in a few seconds")
+        half_open = sum(session.state is State.CONNECTING for session in self._registry)
+        if half_open >= self._max_half_open:
+            raise TooManyHalfOpen(f"{half_open} calls are being set up already", hint="try again in a few seconds")
+
+    def check_defaults(self) -> None:
+        """Raises: ConfigError, when a caller who asks for nothing would be refused."""
+        try:
+            self.prompt(SessionPrompt())
+        except ClientError as error:
+            raise ConfigError(f"the default {error.message}", hint=error.hint) from None
+
+    def prompt(self, asked: SessionPrompt) -> SessionPrompt:
+        """What was asked for, completed by the defaults and checked against the engine.
+
+        Raises: UnknownVoice, BadRequest.
+        """
+        spec = self._engine.spec
+        persona = asked.persona if asked.persona is not None else self.defaults.persona
+        voice = asked.voice if asked.voice is not None else self.defaults.voice
+        if voice is not None and voice not in spec.voices:
+            known = ", ".join(spec.voices)
+            raise UnknownVoice(f"voice {voice[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
+        if persona is not None and len(persona) > spec.max_persona_chars:
+            raise BadRequest(
+                f"persona has {len(persona)} characters", hint=f"at most {spec.max_persona_chars} are possible"
+            )
+        return SessionPrompt(persona=persona, voice=voice, seed=asked.seed, sampling=asked.sampling)
+
+    async def admit(self, asked: SessionPrompt) -> Session:
+        """A session with a slot of its own, known to the registry, without a leg yet: the caller attaches one, or
+        closes it.
+
+        Raises: what `check` and `prompt` raise.
+        """
+        self.check()
+        lease = await self._engine.reserve(self.prompt(asked))
+        session = Session(
+            secrets.token_urlsafe(16), self._engine, lease, self._clock, self._rules, on_closed=self._registry.remove
+        )
+        metrics.SESSIONS.labels(State.CONNECTING.value).inc()
+        self._registry.add(session)
+        return session

@@ -1,0 +1,177 @@
+"""The hot loop: once a tick, every session of an engine gives a frame and gets one.
+
+The engine owns the clock; each exchange says when its next edge is, and the conductor gathers one margin before it. So
+a frame is taken out of the jitter buffers as late as can be, and the engine has all frames just when it ticks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtc_server.engine.client import EngineClient, SlotOutput, TickResult
+from rtc_server.engine.stepper import FRAME_S, FRAME_SAMPLES
+from rtc_server.errors import EngineError
+from rtc_server.log import get_logger
+from rtc_server.session.session import Session, State
+
+log = get_logger(__name__)
+
+Batch = list[tuple[Session, bool]]
+
+
+class PacketClock(Protocol):
+    """The pacer, as far as the conductor needs it."""
+
+    def align(self, at_s: float) -> None:
+        """Let packet slots fall on `at_s`, modulo their 20 ms."""
+
+
+class DeliveryDelay:
+    """From gathering a tick's frames to having its output: what is usual, so that packets may leave right after.
+
+    The 90th percentile of the last 64 ticks (5 s). A tick that takes longer makes its first packet late, and the
+    playout trims that away again.
+    """
+
+    def __init__(self, guard_s: float = 0.001) -> None:
+        self._recent_s = np.full(64, np.nan)
+        self._count = 0
+        self._guard_s = guard_s
+
+    def observe(self, delay_s: float) -> None:
+        self._recent_s[self._count % self._recent_s.size] = delay_s
+        self._count += 1
+
+    @property
+    def usual_s(self) -> float:
+        known = self._recent_s[: min(self._count, self._recent_s.size)]
+        return float(np.quantile(known, 0.9)) + self._guard_s if known.size else self._guard_s
+
+
+class Conductor:
+    """One per engine client. `run` is its only task; sessions are added and removed between ticks."""
+
+    def __init__(
+        self,
+        engine: EngineClient,
+        pacer: PacketClock,
+        clock: Callable[[], float],
+        margin_s: float = 0.004,
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.last_step_s = 0.0
+        self._engine = engine
+        self._pacer = pacer
+        self._clock = clock
+        self._margin_s = margin_s
+        self._sequence = 0
+        self._shed = 0
+        self._delivery = DeliveryDelay()
+        self._occupied = asyncio.Event()
+
+    def add(self, session: Session) -> None:
+        self.sessions[session.id] = session
+        self._occupied.set()
+
+    def remove(self, session: Session) -> None:
+        self.sessions.pop(session.id, None)
+        if not self.sessions:
+            self._occupied.clear()
+
+    async def run(self) -> None:
+        """Conduct until cancelled."""
+        gather_at_s = self._clock()
+        while True:
+            if not self.sessions:
+                await self._occupied.wait()
+                gather_at_s = self._clock()
+            await asyncio.sleep(max(0.0, gather_at_s - self._clock()))
+            try:
+                next_edge_s = await self.tick()
+            except EngineError as error:
+                log.error("engine lost", code=error.code, sessions=len(self.sessions))
+                self._end_all("engine_lost")
+                next_edge_s = self._clock() + FRAME_S
+            except Exception:
+                # A defect of ours in one tick must not silence every call for good.
+                log.exception("tick failed")
+                next_edge_s = self._clock() + FRAME_S
+            gather_at_s = next_edge_s - self._margin_s
+
+    async def tick(self) -> float:
+        """Gather, exchange, scatter, account. Returns when the engine's next edge is."""
+        gathered_s = self._clock()
+        batch = self._batch()
+        pcm = self._gather(batch, gathered_s)
+        result = await self._exchange(batch, pcm)
+        self._scatter(batch, pcm, result)
+        return self._account(gathered_s, result)
+
+    # ---- the four steps ----------------------------------------------------------------------------------------------
+
+    def _batch(self) -> Batch:
+        """Every session is named in every exchange, so that its lease is renewed; only some are to be stepped."""
+        return [
+            (session, session.wants_step) for session in self.sessions.values() if session.state is not State.CLOSED
+        ]
+
+    def _gather(self, batch: Batch, now: float) -> NDArray[np.float32]:
+        """[n, 1920] float32."""
+        pcm = np.zeros((len(batch), FRAME_SAMPLES), np.float32)
+        for row, (session, live) in enumerate(batch):
+            session.shed(now, self._shed)
+            if live:
+                pcm[row] = session.gather(now)
+            elif session.state is State.DEGRADED:
+                session.gather(now)  # the jitter buffer's clock goes on while the model is frozen
+        self._shed = 0
+        return pcm
+
+    async def _exchange(self, batch: Batch, pcm: NDArray[np.float32]) -> TickResult:
+        self._sequence += 1
+        return await self._engine.exchange(
+            [session.lease for session, _ in batch],
+            [live for _, live in batch],
+            self._sequence,
+            to_int16(pcm),
+        )
+
+    def _scatter(self, batch: Batch, pcm: NDArray[np.float32], result: TickResult) -> None:
+        now = self._clock()
+        for (session, _), user_pcm, output in zip(batch, pcm, result.outputs, strict=True):
+            self._deliver(session, now, user_pcm, output, result)
+
+    def _account(self, gathered_s: float, result: TickResult) -> float:
+        now = self._clock()
+        self.last_step_s = result.step_s
+        self._shed += result.shed
+        next_edge_s = now + result.next_tick_in_s
+        if result.shed == 0:
+            self._delivery.observe(now - gathered_s)
+        self._pacer.align(next_edge_s - self._margin_s + self._delivery.usual_s)
+        return next_edge_s
+
+    def _deliver(
+        self, session: Session, now: float, user_pcm: NDArray[np.float32], output: SlotOutput, result: TickResult
+    ) -> None:
+        try:
+            session.deliver(now, user_pcm, output, result)
+        except Exception:
+            # One session's defect must not reach its neighbours.
+            log.exception("session failed", session_id=session.id)
+            session.close("internal_error")
+
+    def _end_all(self, reason: str) -> None:
+        for session in list(self.sessions.values()):
+            session.close(reason)
+
+
+def to_int16(pcm: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Samples in [-1, 1] as int16; louder ones are clipped."""
+    samples: NDArray[np.int16] = np.clip(np.rint(pcm * np.float32(32768)), -32768, 32767).astype(np.int16)
+    return samples

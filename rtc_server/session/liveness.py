@@ -1,0 +1,40 @@
+"""What a silent caller means. Sans-IO: the verdict follows from the times alone.
+
+A sign of life is whatever proves that the peer is there although no audio comes: an authenticated STUN check, a pong,
+a refreshed dialog. A muted caller lives; a caller who is neither heard nor alive is frozen, then let go.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Verdict(enum.Enum):
+    LIVE = "live"
+    DEGRADED = "degraded"
+    """Freeze the engine's slot: no engine time passes until the caller is back."""
+    IDLE_TOO_LONG = "idle"
+    GONE = "peer_silent"
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessRules:
+    audio_gap_s: float = 5.0
+    sign_gap_s: float = 13.0
+    """Browsers check every 2.7 to 6 s: two checks and a little."""
+    idle_limit_s: float = 300.0
+    gone_s: float = 30.0
+    """RFC 7675: consent ends 30 s after the last answer."""
+
+    def judge(self, now: float, last_audio_s: float, last_sign_s: float, expects_audio: bool) -> Verdict:
+        """`last_sign_s` is the last sign of life of any kind; audio is one too."""
+        silent_s = now - last_audio_s
+        unseen_s = now - max(last_sign_s, last_audio_s)
+        if unseen_s > self.gone_s:
+            return Verdict.GONE
+        if unseen_s > self.sign_gap_s and (silent_s > self.audio_gap_s or not expects_audio):
+            return Verdict.DEGRADED
+        if expects_audio and silent_s > self.idle_limit_s:
+            return Verdict.IDLE_TOO_LONG
+        return Verdict.LIVE

@@ -1,0 +1,125 @@
+"""One clock for all outgoing packets: a slot every 20 ms, in which each leg sends one packet.
+
+Slots lie on an absolute grid, so nothing drifts. After a stall the missed slots are gone: a burst would only move the
+delay into the listener's jitter buffer. The conductor moves the grid, slowly, so that a frame of the agent arrives just
+before a slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rtc_server.log import get_logger
+
+SLOT_S = 0.020
+MAX_SLEW_S = 0.001
+"""Most that a slot moves against the one before it; listeners take it for network jitter."""
+
+logger = get_logger(__name__)
+
+
+class SlotGrid:
+    """When the slots are. Sans-IO; all times are seconds of `time.monotonic()`."""
+
+    def __init__(self, start_s: float) -> None:
+        self.next_s = start_s
+        self.skipped = 0
+        """Slots that went by during stalls."""
+        self._wanted_s: float | None = None
+
+    def align(self, at_s: float) -> None:
+        """Let slots fall on `at_s` modulo 20 ms, after as many slots as `MAX_SLEW_S` asks for."""
+        self._wanted_s = at_s
+
+    def take(self, now: float) -> float | None:
+        """The slot to serve at `now`, by its time on the grid: the newest one due. None when it is too early."""
+        if now < self.next_s:
+            return None
+        missed = int((now - self.next_s) / SLOT_S)
+        self.skipped += missed
+        slot_s = self.next_s + missed * SLOT_S
+        following_s = slot_s + SLOT_S
+        self.next_s = following_s + self._slew_s(following_s)
+        return slot_s
+
+    def restart(self, now: float) -> None:
+        """Go on from `now` after a time without legs, in which no slot counts as skipped."""
+        if now > self.next_s:
+            self.next_s += SLOT_S * (int((now - self.next_s) / SLOT_S) + 1)
+
+    def _slew_s(self, slot_s: float) -> float:
+        if self._wanted_s is None:
+            return 0.0
+        error_s = (self._wanted_s - slot_s + SLOT_S / 2) % SLOT_S - SLOT_S / 2
+        return max(-MAX_SLEW_S, min(MAX_SLEW_S, error_s))
+
+
+class PacketSender(Protocol):
+    """A leg, as far as the pacer needs it."""
+
+    def send_packet(self, slot_s: float) -> None:
+        """Send the packet of the slot that was due at `slot_s`. Must not block."""
+
+    def fail(self, reason: str) -> None:
+        """`send_packet` has raised: close this leg. Its neighbours go on."""
+
+
+class Pacer:
+    """Owns the grid and the one task that serves it. Event loop's thread only."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.grid = SlotGrid(clock())
+        self._clock = clock
+        self._senders: dict[int, PacketSender] = {}
+        self._occupied = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="pacer")
+
+    async def stop(self) -> None:
+        """May be called twice."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def add(self, sender: PacketSender) -> None:
+        self._senders[id(sender)] = sender
+        self._occupied.set()
+
+    def remove(self, sender: PacketSender) -> None:
+        """May be called twice."""
+        self._senders.pop(id(sender), None)
+        if not self._senders:
+            self._occupied.clear()
+
+    def align(self, at_s: float) -> None:
+        """Let packet slots fall on `at_s`, modulo their 20 ms."""
+        self.grid.align(at_s)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._senders:
+                await self._occupied.wait()
+                self.grid.restart(self._clock())
+            await asyncio.sleep(max(0.0, self.grid.next_s - self._clock()))
+            slot_s = self.grid.take(self._clock())
+            if slot_s is not None:
+                self._serve(slot_s)
+
+    def _serve(self, slot_s: float) -> None:
+        for sender in list(self._senders.values()):
+            try:
+                sender.send_packet(slot_s)
+            except Exception:
+                # A defect in one leg must not silence the others.
+                logger.exception("leg cannot send")
+                self.remove(sender)
+                sender.fail("internal_error")

@@ -1,0 +1,25 @@
+"""How much of something a peer may do: a token bucket. Sans-IO."""
+
+from __future__ import annotations
+
+
+class RateLimit:
+    """Allows `per_second` on average and `burst` at once."""
+
+    __slots__ = ("_burst", "_last_s", "_per_second", "_tokens")
+
+    def __init__(self, per_second: float, burst: float) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._tokens = burst
+        self._last_s: float | None = None
+
+    def allow(self, now: float) -> bool:
+        """Take one token, if there is one. `now` is monotonic seconds."""
+        if self._last_s is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._last_s) * self._per_second)
+        self._last_s = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True

@@ -1,0 +1,237 @@
+"""One UDP port for all calls: STUN goes by our ufrag, everything else by remote address (RFC 7983).
+
+Two sockets, one per address family, share the tables. Nothing from a stranger gets further than this file: a datagram
+is either an authenticated check, or comes from an address that such a check has proved, or is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+from aioice import stun
+
+from rtc_server import metrics
+from rtc_server.errors import ConfigError
+from rtc_server.log import get_logger
+from rtc_server.transports.webrtc.ice import OWNER_SILENT_S, Address, IceAgent, Path
+
+MAX_DATAGRAM_BYTES = 2048
+RECEIVE_BUFFER_BYTES = 4 << 20
+SEND_BUFFER_BYTES = 1 << 20
+BIND_TRIES = 16
+"""How often a port that is free on IPv4 only is given back for another one, when any port will do."""
+
+_BINDING_REQUEST = 0x0001
+_STUN_HEADER = struct.Struct("!HHI")
+
+logger = get_logger(__name__)
+
+
+class UdpMux:
+    """The tables and the demultiplexer. Everything runs on the event loop's thread.
+
+    `by_ufrag` has one entry per call, `by_address` at most `ice.MAX_PATHS` per call; `remove` frees both.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.by_ufrag: dict[str, IceAgent] = {}
+        self.by_address: dict[Address, IceAgent] = {}
+        self.dropped: Counter[str] = Counter()
+        self.port = 0
+        self.families: tuple[str, ...] = ()
+        """``IPv4``, ``IPv6``: what the port could be bound on."""
+        self._clock = clock
+        self._sockets: list[MuxSocket] = []
+
+    def add(self, agent: IceAgent) -> None:
+        self.by_ufrag[agent.ufrag] = agent
+
+    def remove(self, agent: IceAgent) -> None:
+        """Forget a call. May be called twice."""
+        if self.by_ufrag.get(agent.ufrag) is agent:
+            del self.by_ufrag[agent.ufrag]
+        for address in agent.paths:
+            self._release(agent, address)
+
+    def close(self) -> None:
+        for item in self._sockets:
+            item.close()
+        self._sockets.clear()
+
+    def datagram_received(self, source: MuxSocket, data: bytes, remote: tuple[Any, ...]) -> None:
+        """One datagram from `remote`, a socket address of either family. Never raises on what a peer sent."""
+        if not data:
+            return self.drop("empty")
+        if len(data) > MAX_DATAGRAM_BYTES:
+            return self.drop("oversize")
+        if data[0] <= 3:
+            return self._on_stun(source, data, remote)
+        agent = self.by_address.get((remote[0], remote[1]))
+        if agent is None:
+            return self.drop("stranger")
+        return agent.on_datagram(data)
+
+    def drop(self, reason: str) -> None:
+        """Count a datagram that goes no further; `reason` is one of a closed set."""
+        self.dropped[reason] += 1
+        metrics.DATAGRAMS_DROPPED.labels(reason).inc()
+
+    def attach(self, item: MuxSocket) -> None:
+        self._sockets.append(item)
+
+    def _on_stun(self, source: MuxSocket, data: bytes, remote: tuple[Any, ...]) -> None:
+        if not _is_binding_request(data):
+            return self.drop("bad_stun")
+        try:
+            request = stun.parse_message(data)
+            username = str(request.attributes.get("USERNAME", ""))
+        except (ValueError, struct.error, IndexError):
+            return self.drop("bad_stun")
+        agent = self.by_ufrag.get(username.partition(":")[0])
+        if agent is None:
+            return self.drop("unknown_ufrag")
+        if not agent.authenticates(request):
+            return self.drop("bad_integrity")
+        now = self._clock()
+        address = (remote[0], remote[1])
+        owner = self.by_address.get(address)
+        if owner is not None and owner is not agent and not _gone_quiet(owner, now):
+            return self.drop("address_taken")
+        response, released = agent.answer(request, Path(address, remote, source), now)
+        for old in released:
+            self._release(agent, old)
+        if address in agent.paths:
+            self.by_address[address] = agent
+        return source.send(bytes(response), remote)
+
+    def _release(self, agent: IceAgent, address: Address) -> None:
+        if self.by_address.get(address) is agent:
+            del self.by_address[address]
+
+
+class MuxSocket(asyncio.DatagramProtocol):
+    """One bound socket. Sending never raises and never queues without bound: a full buffer loses the datagram."""
+
+    def __init__(self, mux: UdpMux) -> None:
+        self._mux = mux
+        self._transport: asyncio.DatagramTransport | None = None
+        self._paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
+        self._mux.datagram_received(self, data, addr)
+
+    def error_received(self, exc: Exception) -> None:
+        """An ICMP error or a failed send: the datagram is lost, as datagrams may be."""
+        self._mux.drop("socket_error")
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+
+    def send(self, data: bytes, destination: tuple[Any, ...]) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._paused:
+            self._mux.drop("send_buffer_full")
+            return
+        try:
+            self._transport.sendto(data, destination)
+        except OSError:
+            self._mux.drop("socket_error")
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def open_mux(port: int, clock: Callable[[], float] = time.monotonic) -> UdpMux:
+    """Bind `port` on all interfaces, IPv4 and IPv6; one family may be missing. Port 0 takes any free port.
+
+    Raises: ConfigError when the port cannot be bound.
+    """
+    sockets = _bind(port)
+    mux = UdpMux(clock)
+    mux.port = sockets[0].getsockname()[1]
+    mux.families = tuple("IPv6" if item.family == socket.AF_INET6 else "IPv4" for item in sockets)
+    loop = asyncio.get_running_loop()
+    for item in sockets:
+        _, protocol = await loop.create_datagram_endpoint(lambda: MuxSocket(mux), sock=item)
+        mux.attach(protocol)
+    logger.info("udp port open", port=mux.port, families=mux.families)
+    return mux
+
+
+def _bind(port: int) -> list[socket.socket]:
+    failure: OSError | None = None
+    for _ in range(BIND_TRIES if port == 0 else 1):
+        sockets: list[socket.socket] = []
+        wanted = port
+        try:
+            for family, host in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+                item = _open_socket(family)
+                if item is None:
+                    continue
+                sockets.append(item)
+                item.bind((host, wanted))
+                wanted = item.getsockname()[1]
+        except OSError as error:
+            failure = error
+            for item in sockets:
+                item.close()
+            continue
+        if sockets:
+            return sockets
+    why = failure.strerror if failure is not None else "no IPv4 and no IPv6"
+    raise ConfigError(f"cannot bind UDP port {port}: {why}", hint="choose another one with --udp-port")
+
+
+def _open_socket(family: socket.AddressFamily) -> socket.socket | None:
+    """A socket with large buffers, or None where this machine does not have the address family."""
+    try:
+        item = socket.socket(family, socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    item.setblocking(False)
+    if family == socket.AF_INET6:
+        item.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if not _has_ipv6():
+            item.close()
+            return None
+    for option, size in ((socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES), (socket.SO_SNDBUF, SEND_BUFFER_BYTES)):
+        with contextlib.suppress(OSError):
+            item.setsockopt(socket.SOL_SOCKET, option, size)
+    return item
+
+
+def _has_ipv6() -> bool:
+    """False where the kernel knows IPv6 but has no address of it, not even ::1."""
+    probe = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    with contextlib.closing(probe):
+        try:
+            probe.bind(("::", 0))
+        except OSError:
+            return False
+    return True
+
+
+def _is_binding_request(data: bytes) -> bool:
+    if len(data) < 20:
+        return False
+    kind, length, cookie = _STUN_HEADER.unpack_from(data)
+    return bool(kind == _BINDING_REQUEST and cookie == stun.COOKIE and length + stun.HEADER_LENGTH == len(data))
+
+
+def _gone_quiet(agent: IceAgent, now: float) -> bool:
+    return agent.last_check_s is None or now - agent.last_check_s > OWNER_SILENT_S

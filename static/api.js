@@ -1,0 +1,150 @@
+import { CallError } from './errors.js';
+
+/**
+ * @typedef {object} EngineInfo
+ * @property {string} name
+ * @property {string} summary One honest sentence: what the engine is and what it is not.
+ * @property {string} device
+ * @property {string[]} voices
+ * @property {string} [default_voice]
+ * @property {string} [default_persona]
+ * @property {number} [max_persona_chars]
+ * @property {boolean} [hears_interruptions]
+ *
+ * @typedef {object} ServerConfig
+ * @property {EngineInfo} engine
+ * @property {{total: number, free: number}} slots
+ * @property {string} protocol
+ * @property {Record<string, number>} [limits]
+ * @property {{ok: boolean, message: string, addresses: string[]}} [connectivity]
+ * @property {boolean} [auth]
+ * @property {string} [version]
+ *
+ * @typedef {object} Sampling
+ * @property {number} [audio_temperature]
+ * @property {number} [audio_top_k]
+ * @property {number} [text_temperature]
+ * @property {number} [text_top_k]
+ *
+ * @typedef {object} SessionRequest
+ * @property {string} sdp
+ * @property {'offer'} type
+ * @property {string} [persona]
+ * @property {string} [voice]
+ * @property {number} [seed]
+ * @property {Sampling} [sampling]
+ *
+ * @typedef {{id: string, sdp: string, type: 'answer'}} SessionAnswer
+ */
+
+const TIMEOUT_MS = 15_000;
+
+/** The HTTP side of the server. Every failure is a `CallError`. */
+export class Api {
+  #baseUrl;
+  #token;
+  #fetch;
+
+  /** @param {{baseUrl?: string, token?: string, fetch?: typeof globalThis.fetch}} [options] */
+  constructor({ baseUrl = '', token = '', fetch = globalThis.fetch } = {}) {
+    this.#baseUrl = baseUrl.replace(/\/+$/, '');
+    this.#token = token;
+    // A detached fetch is an illegal invocation in browsers, hence the wrapper.
+    this.#fetch = (/** @type {string} */ url, /** @type {RequestInit} */ init) => fetch(url, init);
+  }
+
+  /** @returns {Promise<ServerConfig>} */
+  async config() {
+    return this.#json(await this.#request('GET', '/v1/config'));
+  }
+
+  /**
+   * Post an offer: takes a slot of the engine.
+   *
+   * @param {SessionRequest} request
+   * @returns {Promise<SessionAnswer>}
+   */
+  async createSession(request) {
+    const answer = await this.#json(await this.#request('POST', '/v1/sessions', { body: request }));
+    if (typeof answer?.id !== 'string' || typeof answer?.sdp !== 'string') {
+      throw new CallError('bad_answer', 'the server answered the offer without id or sdp');
+    }
+    return answer;
+  }
+
+  /**
+   * End a session. Never fails: a session that is gone already is what was wanted.
+   *
+   * @param {string} id
+   * @returns {Promise<void>}
+   */
+  async deleteSession(id) {
+    try {
+      // keepalive: the request outlives the page, so a closed tab frees its slot.
+      await this.#request('DELETE', `/v1/sessions/${encodeURIComponent(id)}`, { keepalive: true });
+    } catch (error) {
+      if (!(error instanceof CallError)) throw error;
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {{body?: unknown, keepalive?: boolean}} [options]
+   */
+  async #request(method, path, { body, keepalive = false } = {}) {
+    /** @type {Record<string, string>} */
+    const headers = { Accept: 'application/json' };
+    if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
+    if (body !== undefined) headers['Content-Type'] = 'application/json';
+    let response;
+    try {
+      response = await this.#fetch(this.#baseUrl + path, {
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+        keepalive,
+        cache: 'no-store',
+        credentials: 'same-origin',
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+      });
+    } catch (cause) {
+      throw new CallError('server_unreachable', `${method} ${path}: no answer from the server`, { cause });
+    }
+    if (!response.ok) throw await errorOf(response, `${method} ${path}`);
+    return response;
+  }
+
+  /** @param {Response} response */
+  async #json(response) {
+    try {
+      return await response.json();
+    } catch (cause) {
+      throw new CallError('bad_answer', 'the server answered with something that is not JSON', {
+        status: response.status,
+        cause,
+      });
+    }
+  }
+}
+
+/**
+ * The error body {code, message, hint}, or the best that can be said of an answer without one (a proxy's, say).
+ *
+ * @param {Response} response
+ * @param {string} what
+ */
+async function errorOf(response, what) {
+  const body = await response.json().catch(() => null);
+  const text = (/** @type {unknown} */ value) => (typeof value === 'string' ? value : '');
+  return new CallError(
+    text(body?.code) || `http_${response.status}`,
+    text(body?.message) || `${what}: HTTP ${response.status}`,
+    { hint: text(body?.hint), status: response.status, retryAfterS: retryAfterS(response.headers.get('Retry-After')) },
+  );
+}
+
+/** @param {string | null} header Only the form in seconds; a date is not worth a clock comparison. */
+function retryAfterS(header) {
+  return header && /^\d+$/.test(header.trim()) ? Number(header) : null;
+}

@@ -1,0 +1,266 @@
+import { Call } from './call.js';
+import { RtcClient } from './client.js';
+import { CallError } from './errors.js';
+import { LatencyEstimator } from './latency.js';
+import { Level } from './levels.js';
+import { closeMicrophone, openMicrophone } from './microphone.js';
+import { Playhead } from './playhead.js';
+import { Transcript } from './transcript.js';
+
+/**
+ * @typedef {{code: string, message?: string, hint?: string, retryAfterS?: number | null}} Problem
+ *
+ * @typedef {object} Listeners What the page wants to hear about.
+ * @property {(state: import('./call.js').CallState) => void} state
+ * @property {(turn: import('./transcript.js').Turn, change: 'changed' | 'final' | 'removed') => void} turn
+ * @property {(prefill: {done: number, total: number}) => void} prefill
+ * @property {(estimate: import('./latency.js').LatencyEstimate) => void} latency
+ * @property {(reason: string) => void} ended
+ * @property {(problem: Problem) => void} problem
+ */
+
+const TICK_MS = 50;
+const LEVELS_EVERY_TICKS = 2;
+const ACK_EVERY_MS = 1_000;
+
+/**
+ * One person's call from the gesture to the end, without a single element of the page: microphone, client, playback,
+ * transcript, levels and latency, kept together by one timer.
+ */
+export class Conversation {
+  userLevel = new Level();
+  agentLevel = new Level();
+  /** @type {RtcClient | null} */
+  client = null;
+  call = new Call();
+  transcript;
+  #listeners;
+  #audio;
+  #newClient;
+  #playhead = new Playhead();
+  #latency = new LatencyEstimator();
+  /** @type {MediaStream | null} */
+  #microphone = null;
+  #muted = false;
+  /** @type {ReturnType<typeof setInterval> | null} */
+  #timer = null;
+  #ticks = 0;
+  #ackAtMs = 0;
+  /** Ties frames of the engine to RTP time. @type {{frame: number, rtpTimestamp: number} | null} */
+  #anchor = null;
+  #heardMs = 0;
+  /** @type {import('./call.js').CallState} */
+  #told = 'ready';
+
+  /**
+   * @param {object} parts
+   * @param {HTMLAudioElement} parts.audio
+   * @param {() => RtcClient} parts.newClient
+   * @param {Listeners} parts.listeners
+   */
+  constructor({ audio, newClient, listeners }) {
+    this.#audio = audio;
+    this.#newClient = newClient;
+    this.#listeners = listeners;
+    this.transcript = new Transcript(listeners.turn);
+    audio.addEventListener('pause', () => this.#play()); // phones pause it for a call or a changed headset
+  }
+
+  get muted() {
+    return this.#muted;
+  }
+
+  /**
+   * Start a call. To be called inside a gesture. Never rejects: what goes wrong is told to `problem`.
+   *
+   * @param {import('./client.js').CallOptions} options
+   */
+  async start(options) {
+    const now = performance.now();
+    if (!this.call.enter('asking', now)) return;
+    this.#reset();
+    this.#tell();
+    // Inside the gesture, so that the element may sound later although the stream is not there yet.
+    this.#audio.srcObject = new MediaStream();
+    this.#play();
+    const client = this.#newClient();
+    this.client = client;
+    this.#listen(client);
+    try {
+      const microphone = await openMicrophone();
+      if (client !== this.client || !this.call.enter('connecting', performance.now())) {
+        closeMicrophone(microphone); // ended while the browser was asking
+        return;
+      }
+      this.#microphone = microphone;
+      microphone.getAudioTracks()[0]?.addEventListener('ended', () => this.#listeners.problem({ code: 'microphone_lost' }));
+      this.#tell();
+      client.mute(this.#muted);
+      await client.connect({ ...options, microphone });
+    } catch (error) {
+      if (client === this.client) this.#fail(error);
+    }
+  }
+
+  /** @param {{atOnce?: boolean}} [options] */
+  end({ atOnce = false } = {}) {
+    if (!this.call.isActive) return;
+    this.client?.close({ atOnce });
+    this.#stop('ended', 'closed');
+  }
+
+  /** @param {boolean} muted */
+  mute(muted) {
+    this.#muted = muted;
+    this.client?.mute(muted);
+    if (muted) this.userLevel.reset();
+  }
+
+  /** After a moment in which the browser may have stopped the sound: a tab came back, a gesture allows it now. */
+  resumeSound() {
+    this.#play();
+  }
+
+  #reset() {
+    this.transcript = new Transcript(this.#listeners.turn);
+    this.#playhead = new Playhead();
+    this.#latency = new LatencyEstimator();
+    this.#anchor = null;
+    this.#heardMs = 0;
+    this.#muted = false;
+    this.userLevel.reset();
+    this.agentLevel.reset();
+  }
+
+  /** @param {RtcClient} client */
+  #listen(client) {
+    const on = (/** @type {string} */ type, /** @type {(detail: any) => void} */ handle) =>
+      client.addEventListener(type, (event) => {
+        if (client === this.client) handle(/** @type {CustomEvent} */ (event).detail);
+      });
+    const now = () => performance.now();
+    on('track', ({ stream }) => {
+      this.#audio.srcObject = stream;
+      this.#play();
+    });
+    on('state', ({ state, reason }) => this.#onClientState(state, reason));
+    on('session.prefill', this.#listeners.prefill);
+    on('session.stats', (stats) => this.#latency.serverStats(stats));
+    on('response.delta', (delta) => this.#onDelta(delta));
+    on('response.cancelled', (event) => {
+      this.transcript.cancelled(event, this.#playhead, now());
+      this.call.interrupted(now());
+    });
+    on('barge_in', () => {
+      this.transcript.bargeIn(now());
+      this.call.interrupted(now());
+    });
+    on('input.speech_started', (event) => {
+      this.call.user(true);
+      this.transcript.userStarted(event, now());
+    });
+    on('input.speech_stopped', (event) => {
+      this.call.user(false);
+      this.transcript.userStopped(event, now());
+    });
+    on('input.transcript', (event) => this.transcript.userWords(event, now()));
+    on('error', (problem) => console.warn('the server refused an event:', problem.code, problem.message));
+  }
+
+  /**
+   * @param {import('./client.js').ClientState} state
+   * @param {string} reason
+   */
+  #onClientState(state, reason) {
+    const now = performance.now();
+    if (state === 'preparing' || state === 'live') {
+      this.call.enter(state, now);
+      this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
+    } else if (state === 'degraded') {
+      this.call.enter('reconnecting', now);
+    } else if (state === 'ended' && this.call.phase !== 'connecting') {
+      this.#stop('ended', reason); // a call that never came to be is reported by `connect`
+    }
+    this.#tell();
+  }
+
+  /** @param {{data: string, frame: number, rtp_timestamp?: number | null}} delta */
+  #onDelta(delta) {
+    this.transcript.agentDelta(delta, performance.now());
+    if (typeof delta.rtp_timestamp === 'number') this.#anchor = { frame: delta.frame, rtpTimestamp: delta.rtp_timestamp };
+  }
+
+  #tick() {
+    const now = performance.now();
+    this.#playhead.update(this.client?.playoutTimestamp(), now);
+    this.call.tick(this.agentLevel.isSpeaking(now), now);
+    this.transcript.tick(this.#playhead, this.agentLevel.quietMs(now), now);
+    if (this.#ticks++ % LEVELS_EVERY_TICKS === 0) this.#measure(this.#ticks % 20 === 1);
+    if (now - this.#ackAtMs >= ACK_EVERY_MS) this.#acknowledge(now);
+    this.#tell();
+  }
+
+  /** @param {boolean} withLatency Once a second. */
+  async #measure(withLatency) {
+    const client = this.client;
+    const stats = await client?.stats().catch(() => null);
+    if (!stats || client !== this.client || !this.call.isActive) return;
+    const now = performance.now();
+    this.userLevel.measure(this.#muted ? 0 : stats.microphoneLevel, now);
+    this.agentLevel.measure(stats.agentLevel, now);
+    const estimate = withLatency ? this.#latency.estimate(stats) : null;
+    if (estimate) this.#listeners.latency(estimate);
+  }
+
+  /** Tell the server how much of the agent's audio was heard. @param {number} now */
+  #acknowledge(now) {
+    this.#ackAtMs = now;
+    const untilAnchorMs = this.#anchor && this.#playhead.msUntil(this.#anchor.rtpTimestamp, now);
+    if (!this.#anchor || untilAnchorMs === null) return;
+    const heardMs = Math.round(this.#anchor.frame * 80 - untilAnchorMs);
+    if (heardMs <= this.#heardMs) return;
+    this.#heardMs = heardMs;
+    this.client?.send({ type: 'playback.ack', cursor: heardMs });
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    const problem = error instanceof CallError ? error : new CallError('failed', String(error));
+    if (problem.code === 'cancelled') return this.#stop('ended', 'closed');
+    this.#stop('failed', problem.code);
+    this.#listeners.problem(problem);
+  }
+
+  /**
+   * @param {'ended' | 'failed'} phase
+   * @param {string} reason
+   */
+  #stop(phase, reason) {
+    if (!this.call.enter(phase, performance.now())) return;
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+    closeMicrophone(this.#microphone);
+    this.#microphone = null;
+    this.#audio.srcObject = null;
+    this.userLevel.reset();
+    this.agentLevel.reset();
+    this.transcript.end();
+    this.#tell();
+    if (phase === 'ended') this.#listeners.ended(reason);
+  }
+
+  #play() {
+    if (!this.call.isActive || !this.#audio.srcObject) return;
+    this.#audio.play().catch((error) => {
+      // AbortError: another stream took this one's place, which is how every call begins.
+      if (error.name === 'NotAllowedError' && this.client?.stream) this.#listeners.problem({ code: 'sound_blocked' });
+    });
+  }
+
+  #tell() {
+    const { state } = this.call;
+    if (state === this.#told) return;
+    this.#told = state;
+    this.#listeners.state(state);
+  }
+}

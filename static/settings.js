@@ -1,0 +1,104 @@
+/**
+ * What the person chose before the call: persona and voice, kept in this browser.
+ */
+import { PERSONAS } from './messages.js';
+
+const STORAGE_KEY = 'rtc_server.settings';
+
+export class Settings {
+  #persona;
+  #voice;
+  #count;
+  #presets;
+  #fields;
+  #storage;
+  #maxChars = 0;
+
+  /**
+   * @param {object} elements
+   * @param {HTMLTextAreaElement} elements.persona
+   * @param {HTMLSelectElement} elements.voice
+   * @param {HTMLElement} elements.count
+   * @param {HTMLElement} elements.presets
+   * @param {HTMLFieldSetElement} elements.fields
+   * @param {Storage | null} storage
+   */
+  constructor({ persona, voice, count, presets, fields }, storage) {
+    this.#persona = persona;
+    this.#voice = voice;
+    this.#count = count;
+    this.#presets = presets;
+    this.#fields = fields;
+    this.#storage = storage;
+    this.#drawPresets();
+    const kept = this.#load();
+    persona.value = kept.persona;
+    persona.addEventListener('input', () => this.#changed());
+    voice.addEventListener('change', () => this.#changed());
+  }
+
+  /** @param {import('./api.js').EngineInfo} engine */
+  offer(engine) {
+    this.#maxChars = engine.max_persona_chars ?? 0;
+    if (this.#maxChars) this.#persona.maxLength = this.#maxChars;
+    if (engine.default_persona) this.#persona.placeholder = engine.default_persona;
+    const chosen = this.#voice.value || this.#load().voice;
+    this.#voice.replaceChildren(...engine.voices.map((name) => new Option(name, name)));
+    const known = engine.voices.includes(chosen);
+    this.#voice.value = known ? chosen : (engine.default_voice ?? engine.voices[0] ?? '');
+    this.#voice.disabled = engine.voices.length < 2;
+    this.#drawCount();
+  }
+
+  /** @param {boolean} locked A call's persona and voice are settled when it starts. */
+  lock(locked) {
+    this.#fields.disabled = locked;
+  }
+
+  /** @returns {{persona?: string, voice?: string}} */
+  chosen() {
+    return { persona: this.#persona.value.trim() || undefined, voice: this.#voice.value || undefined };
+  }
+
+  #changed() {
+    this.#drawCount();
+    try {
+      this.#storage?.setItem(STORAGE_KEY, JSON.stringify({ persona: this.#persona.value, voice: this.#voice.value }));
+    } catch {
+      // full or forbidden: the choice holds for this page only
+    }
+  }
+
+  #load() {
+    try {
+      const { persona = '', voice = '' } = JSON.parse(this.#storage?.getItem(STORAGE_KEY) ?? '{}');
+      return { persona: String(persona), voice: String(voice) };
+    } catch {
+      return { persona: '', voice: '' };
+    }
+  }
+
+  #drawCount() {
+    const { length } = this.#persona.value;
+    this.#count.textContent = this.#maxChars ? `${length} / ${this.#maxChars}` : String(length);
+    this.#count.classList.toggle('over', this.#maxChars > 0 && length >= this.#maxChars);
+    for (const button of this.#presets.querySelectorAll('button')) {
+      button.setAttribute('aria-pressed', String(button.dataset.text === this.#persona.value));
+    }
+  }
+
+  #drawPresets() {
+    for (const { name, text } of PERSONAS) {
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.className = 'chip';
+      button.textContent = name;
+      button.dataset.text = text;
+      button.addEventListener('click', () => {
+        this.#persona.value = this.#persona.value === text ? '' : text;
+        this.#changed();
+      });
+      this.#presets.append(button);
+    }
+  }
+}

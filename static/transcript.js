@@ -1,0 +1,316 @@
+/**
+ * Both sides' words, in the order in which they were heard.
+ *
+ * The agent's words arrive before their sound does: each waits until the playhead reaches its RTP timestamp, so the
+ * page never shows what nobody has heard. Without a playhead a fixed delay stands in for it. Times are milliseconds of
+ * one monotone clock, passed in.
+ *
+ * A turn of the agent goes on through short remarks of the user (people say "mm-hm"); it ends when the agent was
+ * silent for a while. When the user interrupts and the agent does fall silent, the word that was cut is marked.
+ */
+
+/**
+ * @typedef {{text: string, cut: boolean}} Word
+ *
+ * @typedef {object} Turn
+ * @property {number} id
+ * @property {'agent' | 'user'} side
+ * @property {Word[]} words
+ * @property {boolean} final Nothing will be added any more.
+ * @property {boolean} interrupted
+ * @property {number} startedMs
+ * @property {number | null} spokeMs How long the user spoke; for engines that tell no words of the user.
+ *
+ * @typedef {{data: string, rtp_timestamp?: number | null}} Delta
+ * @typedef {{item: number, text: string, final: boolean, start_ms: number, end_ms: number}} UserWords
+ *
+ * @typedef {object} Piece
+ * @property {string} text
+ * @property {number | null} rtpTimestamp
+ * @property {number} arrivedMs
+ *
+ * @typedef {object} Remark What the user is saying; its words may come later or never.
+ * @property {Turn} turn
+ * @property {number | null} item
+ * @property {number} startMs Position in the user's audio.
+ * @property {number | null} stopMs
+ * @property {number} stoppedAtMs
+ */
+
+/** From the arrival of a word to its sound, where the browser tells no playout position. */
+const FIXED_DELAY_MS = 150;
+/** A timestamp farther away than this belongs to another clock. */
+const MAX_AHEAD_MS = 3_000;
+/** Sound on its way to the ear: left the server, not yet heard. */
+const IN_FLIGHT_MS = 160;
+/** Agent silence after which its next word begins a new turn, if the user spoke meanwhile; and in any case. */
+const PAUSE_MS = 1_200;
+const LONG_PAUSE_MS = 4_000;
+/** An interruption counts if the agent falls silent this long, soon after it. */
+const SILENCED_MS = 350;
+const SILENCED_WITHIN_MS = 2_000;
+/** A noise shorter than this is no remark, and a remark without words is dropped where others had words. */
+const MIN_REMARK_MS = 300;
+const WORDS_LATE_MS = 4_000;
+const MAX_TURNS = 400;
+const MAX_PENDING = 2_000;
+
+export class Transcript {
+  /** @type {Turn[]} */
+  turns = [];
+  #nextId = 1;
+  /** @type {Piece[]} */
+  #pending = [];
+  /** @type {Turn | null} */
+  #agentTurn = null;
+  #lastWordMs = -Infinity;
+  #wordOpen = false;
+  /** @type {Remark[]} */
+  #remarks = [];
+  #userHasWords = false;
+  /** When the user last interrupted; null once it is settled what came of it. @type {number | null} */
+  #interruptedMs = null;
+  #onChange;
+
+  /** @param {(turn: Turn, change: 'changed' | 'final' | 'removed') => void} onChange */
+  constructor(onChange = () => {}) {
+    this.#onChange = onChange;
+  }
+
+  /**
+   * A piece of the agent's words, as it is to be appended: spaces included.
+   *
+   * @param {Delta} delta
+   * @param {number} nowMs
+   */
+  agentDelta({ data, rtp_timestamp = null }, nowMs) {
+    if (this.#pending.length >= MAX_PENDING) this.#pending.shift();
+    this.#pending.push({ text: String(data), rtpTimestamp: rtp_timestamp, arrivedMs: nowMs });
+  }
+
+  /**
+   * @param {{audio_ms: number}} event
+   * @param {number} nowMs
+   */
+  userStarted({ audio_ms }, nowMs) {
+    if (this.#remarks.at(-1)?.stopMs === null) return;
+    const turn = this.#newTurn('user', nowMs);
+    this.#remarks.push({ turn, item: null, startMs: audio_ms, stopMs: null, stoppedAtMs: 0 });
+    this.#onChange(turn, 'changed');
+  }
+
+  /**
+   * @param {{audio_ms: number}} event
+   * @param {number} nowMs
+   */
+  userStopped({ audio_ms }, nowMs) {
+    const remark = this.#remarks.at(-1);
+    if (!remark || remark.stopMs !== null) return;
+    remark.stopMs = audio_ms;
+    remark.stoppedAtMs = nowMs;
+    if (remark.turn.final) return;
+    remark.turn.spokeMs = Math.max(0, audio_ms - remark.startMs);
+    if (remark.turn.spokeMs < MIN_REMARK_MS && !remark.turn.words.length && this.#userHasWords) this.#drop(remark);
+    else this.#onChange(remark.turn, 'changed');
+  }
+
+  /**
+   * The user's words; what is not final is replaced by what comes next.
+   *
+   * @param {UserWords} words
+   * @param {number} nowMs
+   */
+  userWords({ item, text, final, start_ms, end_ms }, nowMs) {
+    this.#userHasWords = true;
+    let remark = this.#remarkOf(item, end_ms);
+    if (!remark) {
+      if (!text.trim()) return;
+      const turn = this.#newTurn('user', nowMs);
+      remark = { turn, item, startMs: start_ms, stopMs: end_ms, stoppedAtMs: nowMs };
+      this.#remarks.push(remark);
+    }
+    remark.item = item;
+    const { turn } = remark;
+    turn.words = text.split(/\s+/).filter(Boolean).map((word) => ({ text: word, cut: false }));
+    if (final && !turn.words.length) return this.#drop(remark);
+    if (!turn.final || final) this.#onChange(turn, 'changed');
+    if (final) this.#finish(turn);
+  }
+
+  /**
+   * The user spoke over the agent. What comes of it shows when the agent falls silent, or does not.
+   *
+   * @param {number} nowMs
+   */
+  bargeIn(nowMs) {
+    if (this.#agentTurn || this.#pending.length) this.#interruptedMs = nowMs;
+  }
+
+  /**
+   * Audio that was made was not sent: its words were never spoken.
+   *
+   * @param {{dropped_ms: number}} event
+   * @param {import('./playhead.js').Playhead} playhead
+   * @param {number} nowMs
+   */
+  cancelled({ dropped_ms }, playhead, nowMs) {
+    if (!(dropped_ms > 0)) return;
+    this.#release(playhead, nowMs);
+    this.#pending = this.#pending.filter((piece) => this.#msUntilHeard(piece, playhead, nowMs) < IN_FLIGHT_MS);
+    for (const piece of this.#pending) this.#hear(piece, nowMs);
+    this.#pending = [];
+    this.#cut();
+  }
+
+  /**
+   * Let time pass; call it some twenty times a second.
+   *
+   * @param {import('./playhead.js').Playhead} playhead
+   * @param {number} agentQuietMs How long the agent's voice was not heard.
+   * @param {number} nowMs
+   */
+  tick(playhead, agentQuietMs, nowMs) {
+    this.#release(playhead, nowMs);
+    this.#settleInterruption(agentQuietMs, nowMs);
+    const sinceWordMs = nowMs - this.#lastWordMs;
+    const isOver = sinceWordMs > PAUSE_MS && agentQuietMs > PAUSE_MS;
+    if (this.#agentTurn && isOver && (this.turns.at(-1) !== this.#agentTurn || sinceWordMs > LONG_PAUSE_MS)) {
+      this.#endAgentTurn();
+    }
+    this.#forgetRemarks(nowMs);
+  }
+
+  /** The call is over: what was not heard never will be. */
+  end() {
+    this.#pending = [];
+    this.#endAgentTurn();
+    for (const remark of [...this.#remarks]) {
+      if (!remark.turn.words.length && (remark.turn.spokeMs === null || this.#userHasWords)) this.#drop(remark);
+      else this.#finish(remark.turn);
+    }
+    this.#remarks = [];
+  }
+
+  /**
+   * @param {import('./playhead.js').Playhead} playhead
+   * @param {number} nowMs
+   */
+  #release(playhead, nowMs) {
+    // In order: a piece never overtakes the one before it.
+    while (this.#pending.length && this.#msUntilHeard(this.#pending[0], playhead, nowMs) <= 0) {
+      this.#hear(/** @type {Piece} */ (this.#pending.shift()), nowMs);
+    }
+  }
+
+  /**
+   * @param {Piece} piece
+   * @param {import('./playhead.js').Playhead} playhead
+   * @param {number} nowMs
+   */
+  #msUntilHeard({ rtpTimestamp, arrivedMs }, playhead, nowMs) {
+    const ms = rtpTimestamp === null ? null : playhead.msUntil(rtpTimestamp, nowMs);
+    if (ms === null || ms > MAX_AHEAD_MS) return arrivedMs + FIXED_DELAY_MS - nowMs;
+    return ms;
+  }
+
+  /**
+   * @param {Piece} piece
+   * @param {number} nowMs
+   */
+  #hear({ text }, nowMs) {
+    let turn = this.#agentTurn;
+    for (const part of text.match(/\s+|\S+/g) ?? []) {
+      if (/^\s/.test(part)) {
+        this.#wordOpen = false;
+        continue;
+      }
+      if (!turn) {
+        turn = this.#agentTurn = this.#newTurn('agent', nowMs);
+        this.#wordOpen = false;
+      }
+      const last = turn.words.at(-1);
+      if (this.#wordOpen && last) last.text += part;
+      else turn.words.push({ text: part, cut: false });
+      this.#wordOpen = true;
+      this.#lastWordMs = nowMs;
+    }
+    if (turn) this.#onChange(turn, 'changed');
+  }
+
+  /**
+   * @param {number} agentQuietMs
+   * @param {number} nowMs
+   */
+  #settleInterruption(agentQuietMs, nowMs) {
+    const sinceMs = this.#interruptedMs === null ? null : nowMs - this.#interruptedMs;
+    if (sinceMs === null) return;
+    const silenced = agentQuietMs >= SILENCED_MS && sinceMs >= SILENCED_MS && !this.#pending.length;
+    if (silenced) this.#cut();
+    else if (sinceMs > SILENCED_WITHIN_MS) this.#interruptedMs = null; // it went on speaking: a remark, not a cut
+  }
+
+  #cut() {
+    this.#interruptedMs = null;
+    const turn = this.#agentTurn;
+    const word = turn?.words.at(-1);
+    if (!turn || !word) return;
+    word.cut = true;
+    turn.interrupted = true;
+    this.#endAgentTurn();
+  }
+
+  #endAgentTurn() {
+    if (this.#agentTurn) this.#finish(this.#agentTurn);
+    this.#agentTurn = null;
+  }
+
+  /** @param {Turn} turn */
+  #finish(turn) {
+    if (turn.final) return;
+    turn.final = true;
+    this.#onChange(turn, 'final');
+  }
+
+  /**
+   * @param {number} item
+   * @param {number} endMs
+   */
+  #remarkOf(item, endMs) {
+    const known = this.#remarks.find((remark) => remark.item === item);
+    // Words belong to the latest remark without any that began before they ended.
+    return known ?? this.#remarks.filter((remark) => remark.item === null && remark.startMs <= endMs).at(-1);
+  }
+
+  /** @param {number} nowMs */
+  #forgetRemarks(nowMs) {
+    for (const remark of [...this.#remarks]) {
+      if (remark.stopMs === null || nowMs - remark.stoppedAtMs < WORDS_LATE_MS) continue;
+      if (!remark.turn.words.length && this.#userHasWords) {
+        this.#drop(remark);
+      } else {
+        this.#remarks.splice(this.#remarks.indexOf(remark), 1);
+        this.#finish(remark.turn);
+      }
+    }
+  }
+
+  /** @param {Remark} remark */
+  #drop(remark) {
+    this.#remarks = this.#remarks.filter((other) => other !== remark);
+    this.turns = this.turns.filter((turn) => turn !== remark.turn);
+    this.#onChange(remark.turn, 'removed');
+  }
+
+  /**
+   * @param {Turn['side']} side
+   * @param {number} nowMs
+   * @returns {Turn}
+   */
+  #newTurn(side, nowMs) {
+    /** @type {Turn} */
+    const turn = { id: this.#nextId++, side, words: [], final: false, interrupted: false, startedMs: nowMs, spokeMs: null };
+    this.turns.push(turn);
+    if (this.turns.length > MAX_TURNS) this.#onChange(/** @type {Turn} */ (this.turns.shift()), 'removed');
+    return turn;
+  }
+}

@@ -1,0 +1,150 @@
+"""Real little classes in place of a peer, an engine and a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
+from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, Heard, SessionPrompt
+from rtc_server.errors import EngineFull
+from rtc_server.events import ServerEvent
+from rtc_server.session.leg import FloatFrame, Flushed, LegStats
+
+
+class FakeClock:
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeLeg:
+    """Hears `voice` in every frame, remembers what it was told."""
+
+    kind = "fake"
+
+    def __init__(self, clock: FakeClock, voice: FloatFrame | None = None) -> None:
+        self.clock = clock
+        self.voice = np.zeros(FRAME_SAMPLES, np.float32) if voice is None else voice
+        self.expects_audio = True
+        self.last_audio_s = clock.now
+        self.last_sign_of_life_s = clock.now
+        self.events: list[ServerEvent] = []
+        self.written: list[FloatFrame] = []
+        self.taken_at: list[float] = []
+        self.flushes = 0
+        self.closed: list[str] = []
+        self.fail_on_write = False
+
+    def take(self, now: float) -> FloatFrame:
+        self.taken_at.append(now)
+        return self.voice
+
+    def write(self, now: float, pcm: FloatFrame) -> int:
+        if self.fail_on_write:
+            raise RuntimeError("broken leg")
+        self.written.append(pcm)
+        return len(self.written) * 3840
+
+    def flush(self, now: float) -> Flushed:
+        self.flushes += 1
+        return Flushed(played_ms=self.played_ms(), dropped_ms=40)
+
+    def played_ms(self) -> int:
+        return len(self.written) * 80
+
+    def send_event(self, event: ServerEvent) -> None:
+        self.events.append(event)
+
+    def stats(self) -> LegStats:
+        return LegStats()
+
+    async def close(self, reason: str) -> None:
+        self.closed.append(reason)
+
+    def alive(self) -> None:
+        self.last_audio_s = self.last_sign_of_life_s = self.clock.now
+
+    @property
+    def types(self) -> list[str]:
+        return [event.type for event in self.events]
+
+    def of(self, kind: type[ServerEvent]) -> list[ServerEvent]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@dataclass
+class FakeEngine:
+    """Steps at once whatever it is given, one tick a call."""
+
+    slots: int = 2
+    spec: FrameSpec = field(default_factory=lambda: FrameSpec(name="fake", summary="A fake.", voices=("alto", "bass")))
+    ready_slots: bool = True
+    shed: int = 0
+    agent: int = 0
+    """Sample value of the agent's frames."""
+    text: str | None = None
+    heard: tuple[Heard, ...] = ()
+    status: SlotStatus | None = None
+    draining: bool = False
+    ready: bool = True
+    step_s: float = 0.001
+
+    def __post_init__(self) -> None:
+        self.prompts: list[SessionPrompt] = []
+        self.leases: list[Lease] = []
+        self.exchanges: list[tuple[list[Lease], list[bool], NDArray[np.int16]]] = []
+
+    async def reserve(self, prompt: SessionPrompt) -> Lease:
+        if len(self.leases) >= self.slots:
+            raise EngineFull("full")
+        lease = Lease("fake", "1", len(self.leases), f"token-{len(self.prompts)}")
+        self.prompts.append(prompt)
+        self.leases.append(lease)
+        return lease
+
+    async def exchange(
+        self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
+    ) -> TickResult:
+        self.exchanges.append((list(leases), list(live), pcm))
+        outputs = tuple(self._output(lease, alive) for lease, alive in zip(leases, live, strict=True))
+        return TickResult(len(self.exchanges), 0.08, self.step_s, self.shed, outputs)
+
+    def _output(self, lease: Lease, live: bool) -> SlotOutput:
+        if lease not in self.leases:
+            return SlotOutput(SlotStatus.REVOKED)
+        if self.status is not None:
+            return SlotOutput(self.status)
+        if not self.ready_slots:
+            return SlotOutput(SlotStatus.PREFILL)
+        if not live:
+            return SlotOutput(SlotStatus.FROZEN)
+        return SlotOutput(SlotStatus.LIVE, np.full(FRAME_SAMPLES, self.agent, np.int16), self.text, self.heard)
+
+    async def release(self, lease: Lease) -> None:
+        if lease in self.leases:
+            self.leases.remove(lease)
+
+    def capacity(self) -> Capacity:
+        return Capacity(self.slots, len(self.leases), self.draining, self.ready)
+
+
+class FakePacer:
+    def __init__(self) -> None:
+        self.aligned: list[float] = []
+
+    def align(self, at_s: float) -> None:
+        self.aligned.append(at_s)
+
+
+def speech(seed: int = 1, level: float = 0.2) -> FloatFrame:
+    """80 ms of something as loud and as uneven as a voice."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(FRAME_SAMPLES) / 24_000
+    tone = sum(np.sin(2 * np.pi * 140 * k * t + rng.uniform(0, 6)) / k for k in range(1, 12))
+    return (level * np.asarray(tone) / 2).astype(np.float32)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.errors import BadRequest, ConfigError, EngineDraining, EngineFull, EngineUnavailable, TooManyHalfOpen
+from rtc_server.errors import UnknownVoice as UnknownVoiceError
+from rtc_server.session.admission import Admission, Defaults
+from tests.session.conftest import House
+from tests.session.fakes import FakeEngine
+
+
+async def test_full_engine_refuses_with_a_time_to_come_back(house: House) -> None:
+    await house.call()
+    await house.call()
+    with pytest.raises(EngineFull) as refusal:
+        house.admission.check()
+    assert refusal.value.http_status == 503
+    assert refusal.value.retry_after_s
+    assert "2 conversation slots" in str(refusal.value)
+
+
+async def test_slot_is_free_again_as_soon_as_a_session_closed(house: House) -> None:
+    first, _ = await house.call()
+    await house.call()
+    first.close("test")
+    await first.wait_closed()
+    house.admission.check()
+
+
+async def test_draining_server_refuses(house: House) -> None:
+    house.admission.draining = True
+    with pytest.raises(EngineDraining):
+        house.admission.check()
+
+
+async def test_engine_that_does_not_tick_refuses(house: House) -> None:
+    house.engine.ready = False
+    with pytest.raises(EngineUnavailable):
+        house.admission.check()
+
+
+async def test_half_open_calls_are_capped() -> None:
+    house = House(engine=FakeEngine(slots=100))
+    admission = Admission(house.engine, house.registry, max_half_open=3, clock=house.clock)
+    for _ in range(3):
+        await admission.admit(SessionPrompt())
+    with pytest.raises(TooManyHalfOpen):
+        await admission.admit(SessionPrompt())
+
+
+async def test_unknown_voice_lists_the_known_ones(house: House) -> None:
+    with pytest.raises(UnknownVoiceError, match="alto, bass"):
+        await house.admission.admit(SessionPrompt(voice="../../etc/passwd"))
+    assert house.engine.leases == []
+
+
+async def test_too_long_persona_is_refused_with_the_limit(house: House) -> None:
+    with pytest.raises(BadRequest, match="4000"):
+        await house.admission.admit(SessionPrompt(persona="x" * 4001))
+
+
+async def test_defaults_fill_what_was_not_asked_for(house: House) -> None:
+    admission = Admission(house.engine, house.registry, Defaults("You are kind.", "bass"), clock=house.clock)
+    await admission.admit(SessionPrompt(seed=3))
+    await admission.admit(SessionPrompt(persona="", voice="alto"))
+    assert house.engine.prompts == [
+        SessionPrompt(persona="You are kind.", voice="bass", seed=3),
+        SessionPrompt(persona="", voice="alto"),
+    ]
+
+
+def test_default_that_would_fail_is_found_at_the_start(house: House) -> None:
+    admission = Admission(house.engine, house.registry, Defaults(None, "tenor"), clock=house.clock)
+    with pytest.raises(ConfigError, match="tenor"):
+        admission.check_defaults()
+
+
+async def test_session_ids_are_random(house: House) -> None:
+    first, _ = await house.call()
+    second, _ = await house.call()
+    assert len(first.id) >= 22 and first.id[:8] != second.id[:8]

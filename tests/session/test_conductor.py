@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import numpy as np
+import pytest
+
+from rtc_server.engine.stepper import FRAME_SAMPLES
+from rtc_server.errors import EngineUnavailable
+from rtc_server.session.conductor import DeliveryDelay, to_int16
+from rtc_server.session.session import State
+from tests.session.conftest import House
+from tests.session.fakes import FakeEngine
+
+
+async def test_one_exchange_a_tick_for_all_sessions() -> None:
+    house = House(engine=FakeEngine(slots=8))
+    for _ in range(8):
+        await house.call()
+    await house.tick(5)
+    assert len(house.engine.exchanges) == 5
+    assert all(len(leases) == 8 for leases, _, _ in house.engine.exchanges)
+
+
+async def test_frames_lie_in_the_row_of_their_lease() -> None:
+    house = House(engine=FakeEngine(slots=3))
+    for level in (0.1, 0.2, 0.3):
+        _, leg = await house.live_call()
+        leg.voice = np.full(FRAME_SAMPLES, level, np.float32)
+    await house.tick(1)
+    _, live, pcm = house.engine.exchanges[-1]
+    assert live == [True] * 3
+    assert [int(row[0]) for row in pcm] == [3277, 6554, 9830]
+
+
+async def test_packets_are_aligned_to_the_output_of_a_tick(house: House) -> None:
+    await house.live_call()
+    await house.tick(3)
+    assert len(house.pacer.aligned) == 5
+
+
+async def test_engine_that_dies_ends_every_session_with_a_reason(house: House) -> None:
+    session, leg = await house.live_call()
+
+    lost = asyncio.Event()
+
+    async def dead(*_: object) -> None:
+        lost.set()
+        raise EngineUnavailable("dead")
+
+    house.engine.exchange = dead  # type: ignore[assignment,method-assign]
+    task = asyncio.create_task(house.conductor.run())
+    await lost.wait()
+    await asyncio.sleep(0)
+    assert session.state is State.CLOSED
+    await session.wait_closed()
+    assert leg.closed == ["engine_lost"]
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_idle_conductor_asks_nothing_of_the_engine(house: House) -> None:
+    task = asyncio.create_task(house.conductor.run())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert house.engine.exchanges == []
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def test_samples_are_clipped_not_wrapped() -> None:
+    pcm = np.array([0.0, 1.0, -1.0, 2.0, -2.0], np.float32)
+    assert to_int16(pcm).tolist() == [0, 32767, -32768, 32767, -32768]
+
+
+def test_delivery_delay_ignores_a_rare_slow_tick() -> None:
+    delay = DeliveryDelay(guard_s=0.0)
+    for k in range(64):
+        delay.observe(0.050 if k % 20 == 0 else 0.002)
+    assert delay.usual_s == pytest.approx(0.002)
