@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import shutil
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
 from rtc_server.media import libopus
 from rtc_server.server import chosen_engine
-from rtc_server.transports.webrtc.addresses import connectivity
+from rtc_server.transports.webrtc.addresses import advertised_addresses
+from rtc_server.transports.webrtc.connectivity import judge_connectivity
 
 _MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[yellow]--[/]"}
 
@@ -69,13 +71,16 @@ def _engine(settings: Settings) -> Finding:
 
 
 def _gpu(_settings: Settings) -> Finding:
-    if importlib.util.find_spec("torch") is None:
-        return Finding("GPU", None, "torch is not installed; the demo engine needs none")
-    import torch
-
-    if not torch.cuda.is_available():
-        return Finding("GPU", None, f"torch {torch.__version__} sees no GPU; the demo engine needs none")
-    return Finding("GPU", True, f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
+    """Asks the driver's own tool: importing a tensor library takes seconds and is not needed for the demo engine."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return Finding("GPU", None, "none found (no nvidia-smi); the demo engine needs none")
+    try:
+        asked = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return Finding("GPU", None, "nvidia-smi does not answer; the demo engine needs no GPU", "check the driver")
+    return Finding("GPU", True, "; ".join(answer.split("\n")).strip("; "))
 
 
 def _page(_settings: Settings) -> Finding:
@@ -86,13 +91,17 @@ def _page(_settings: Settings) -> Finding:
 
 
 def _addresses(settings: Settings) -> Finding:
-    reach = connectivity(settings.webrtc.advertise_ip)
+    reach = judge_connectivity(_advertised(settings))
     reachable = [address for address in reach.addresses if _reaches_itself(address)]
     if not reach.ok:
         return Finding("addresses", False, reach.message, "connect the machine to a network, or give --advertise-ip")
     if not reachable and not settings.webrtc.advertise_ip:
         return Finding("addresses", False, f"{', '.join(reach.addresses)}: no UDP packet gets through", "see firewall")
     return Finding("addresses", True, f"offered to callers: {', '.join(reach.addresses)}")
+
+
+def _advertised(settings: Settings) -> list[str]:
+    return advertised_addresses(settings.webrtc.advertise_ip, ("IPv4", "IPv6"))
 
 
 def _reaches_itself(address: str) -> bool:
@@ -143,7 +152,7 @@ def _tls(settings: Settings) -> Finding:
             return Finding("TLS", None, "off; a browser on this machine needs none")
         return Finding("TLS", False, "off; browsers on other machines will give no microphone", "add --tls self-signed")
     try:
-        ssl_context(http, connectivity(settings.webrtc.advertise_ip).addresses)
+        ssl_context(http, _advertised(settings))
     except RtcServerError as error:
         return Finding("TLS", False, error.message, error.hint)
     return Finding("TLS", True, "self-signed" if http.tls_cert is None else str(http.tls_cert))

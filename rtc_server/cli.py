@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rtc_server import __version__, config, log
 from rtc_server.errors import RtcServerError
+from rtc_server.transports.webrtc.connectivity import Connectivity
 
 SETTINGS = (
     "host", "port", "udp_port", "engine", "slots", "persona", "voice", "advertise_ip", "tls", "tls_cert", "tls_key",
@@ -112,20 +113,20 @@ def _serve(arguments: argparse.Namespace) -> int:
         except BaseException:
             await server.stop()
             raise
-        _greet(server.url, server.choice.reason, server.engine.spec.summary, settings, server.webrtc.connectivity())
+        _greet(server.url, server.choice.reason, server.engine.spec.summary, settings, server.connectivity())
         await server.run()
 
     asyncio.run(serve())
     return 0
 
 
-def _greet(url: str, reason: str, summary: str, settings: config.Settings, reach: object) -> None:
+def _greet(url: str, reason: str, summary: str, settings: config.Settings, reach: Connectivity) -> None:
     needs_key = settings.http.api_key is not None and settings.http.auth != "none"
     lines = Text()
     lines.append("Open ").append(url + ("#token=YOUR_KEY" if needs_key else ""), style="bold cyan underline")
     lines.append("\n\n").append(summary).append(f"\n{reason}", style="dim")
-    if not getattr(reach, "ok", True):
-        lines.append(f"\n\n{getattr(reach, 'message', '')}", style="yellow")
+    if not reach.ok:
+        lines.append(f"\n\n{reach.message}", style="yellow")
     if not settings.http.loopback and not settings.http.secure:
         lines.append(
             "\n\nWithout HTTPS a browser gives no microphone to a page from another machine: add --tls self-signed.",

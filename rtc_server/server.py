@@ -29,7 +29,8 @@ from rtc_server.session.conductor import Conductor
 from rtc_server.session.liveness import LivenessRules
 from rtc_server.session.registry import SessionRegistry
 from rtc_server.transports.pacer import Pacer
-from rtc_server.transports.webrtc.transport import WebRtcTransport
+from rtc_server.transports.webrtc.connectivity import Connectivity, judge_connectivity
+from rtc_server.transports.webrtc.transport import WebRtcConfig, WebRtcTransport
 
 log = get_logger(__name__)
 
@@ -56,9 +57,8 @@ class Server:
         self.pacer = Pacer(clock)
         self.conductor = Conductor(self.engine, self.pacer, clock)
         self.registry = SessionRegistry(self.conductor)
-        self.webrtc = WebRtcTransport(
-            self.pacer, udp_port=settings.webrtc.udp_port, advertise_ip=settings.webrtc.advertise_ip, clock=clock
-        )
+        media = WebRtcConfig(settings.webrtc.udp_port, settings.webrtc.advertise_ip)
+        self.webrtc = WebRtcTransport(media, self.pacer, clock)
         self.admission = Admission(
             self.engine,
             self.registry,
@@ -68,7 +68,7 @@ class Server:
             clock,
         )
         self._runner: web.AppRunner | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._conducting: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
 
@@ -80,17 +80,18 @@ class Server:
         port = self._runner.addresses[0][1] if self._runner and self._runner.addresses else http.port
         return f"{'https' if http.secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
 
+    def connectivity(self) -> Connectivity:
+        return judge_connectivity(self.webrtc.connectivity())
+
     async def start(self) -> None:
         """Raises: ConfigError, EngineError, MissingLibrary."""
         await self.engine.start()
         # The default prompt must work, or nobody's call will.
         self.admission.check_defaults()
         await self.webrtc.start()
-        self._tasks = [
-            asyncio.create_task(self.conductor.run(), name="conductor"),
-            asyncio.create_task(self.pacer.run(), name="pacer"),
-        ]
-        await self._serve_http(ssl_context(self.settings.http, self.webrtc.connectivity().addresses))
+        self.pacer.start()
+        self._conducting = asyncio.create_task(self.conductor.run(), name="conductor")
+        await self._serve_http(ssl_context(self.settings.http, self.webrtc.connectivity()))
         if self.settings.http.metrics_port is not None:
             prometheus_client.start_http_server(self.settings.http.metrics_port, addr="127.0.0.1")
         # What lives now lives for ever: the collector need not look at it on a live call.
@@ -132,17 +133,17 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        if self._conducting is not None:
+            self._conducting.cancel()
+            await asyncio.gather(self._conducting, return_exceptions=True)
         await self.webrtc.close()
+        await self.pacer.stop()
         await self.engine.stop()
 
     async def _serve_http(self, tls: ssl.SSLContext | None) -> None:
         http = self.settings.http
         gate = Gate(http)
-        info = Info(self.engine, self.admission, self.webrtc.connectivity, gate.needs_key)
+        info = Info(self.engine, self.admission, self.connectivity, gate.needs_key)
         app = create_app(gate, Sessions(self.admission, self.registry, self.webrtc), info, Page())
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=30)
         await self._runner.setup()

@@ -218,7 +218,8 @@ export class RtcClient extends EventTarget {
     return new Promise((/** @type {(value?: undefined) => void} */ resolve, reject) => {
       const fail = (/** @type {string} */ message) => reject(new CallError('ice_failed', message));
       const timer = setTimeout(() => fail(`no connection within ${CONNECT_TIMEOUT_MS / 1000} s`), CONNECT_TIMEOUT_MS);
-      this.addEventListener('state', ({ detail }) => {
+      this.addEventListener('state', (event) => {
+        const { detail } = /** @type {CustomEvent} */ (event);
         clearTimeout(timer);
         if (detail.state !== 'ended') resolve();
         else reject(new CallError(detail.reason === 'closed' ? 'cancelled' : detail.reason, 'the call ended while connecting'));
@@ -258,6 +259,8 @@ export class RtcClient extends EventTarget {
         return this.#setState('live', '');
       case 'session.degraded':
         return this.#setState('degraded', String(event.reason ?? ''));
+      case 'session.engine_lost':
+        return this.#setState('degraded', 'engine_lost');
       case 'session.ended':
         this.#finish(this.#farewell);
     }

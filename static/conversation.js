@@ -15,6 +15,7 @@ import { Transcript } from './transcript.js';
  * @property {(turn: import('./transcript.js').Turn, change: 'changed' | 'final' | 'removed') => void} turn
  * @property {(prefill: {done: number, total: number}) => void} prefill
  * @property {(estimate: import('./latency.js').LatencyEstimate) => void} latency
+ * @property {(seconds: number, reason: string) => void} ending The server will end the call soon.
  * @property {(reason: string) => void} ended
  * @property {(problem: Problem) => void} problem
  */
@@ -145,6 +146,7 @@ export class Conversation {
     });
     on('state', ({ state, reason }) => this.#onClientState(state, reason));
     on('session.prefill', this.#listeners.prefill);
+    on('session.ending', ({ in_s, reason }) => this.#listeners.ending(in_s, reason));
     on('session.stats', (stats) => this.#latency.serverStats(stats));
     on('response.delta', (delta) => this.#onDelta(delta));
     on('response.cancelled', (event) => {

@@ -19,12 +19,25 @@ export const STATES = {
   failed: { title: 'That did not work', text: 'Press the button to try again.' },
 };
 
-export const MUTED_TEXT = 'You are muted: the agent hears silence.';
+export const START = 'Start talking';
+export const END = 'End call';
+export const MUTE_LABEL = 'Mute';
+export const UNMUTE_LABEL = 'Unmute';
+export const MUTED = 'You are muted: the agent hears silence.';
 
 /** @param {{done: number, total: number}} prefill */
 export function preparing({ done, total }) {
   const percent = total > 0 ? Math.min(100, Math.round((100 * done) / total)) : 0;
   return `The agent reads its persona: ${percent} %.`;
+}
+
+/**
+ * @param {number} seconds
+ * @param {string} reason
+ * @returns {Message}
+ */
+export function ending(seconds, reason) {
+  return { title: `The call ends in ${Math.max(1, Math.round(seconds))} s`, text: farewell(reason).text };
 }
 
 /** Troubles by code: the server's and this side's. @type {Record<string, Message>} */

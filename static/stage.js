@@ -40,7 +40,7 @@ export class Stage {
    * @param {number} level
    */
   #show(side, level) {
-    this.#stage.style.setProperty(`--${side}`, level.toFixed(3));
+    this.#stage.style.setProperty(`--${side}-level`, level.toFixed(3));
     this.#meters[side].value = Math.round(level * 100);
   }
 }

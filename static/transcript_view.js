@@ -27,12 +27,16 @@ export class TranscriptView {
     this.#empty = empty;
   }
 
-  /** A new call begins. @param {number} nowMs */
-  clear(nowMs) {
+  /** Turns carry the time since then. @param {number} nowMs */
+  began(nowMs) {
+    this.#beganMs = nowMs;
+  }
+
+  /** A new call begins. */
+  clear() {
     this.#list.replaceChildren();
     this.#announcer.replaceChildren();
     this.#items.clear();
-    this.#beganMs = nowMs;
     this.#empty.hidden = false;
   }
 

@@ -6,12 +6,16 @@ import os
 import sys
 
 
-def pin(pid: int, cpu: int | None) -> int | None:
-    """Keep a process (0: this one) on one core. Returns the core, or None when it was not pinned.
-
-    Not pinned is: `cpu` None, a platform that cannot, or a core that this process may not use.
-    """
+def usable(cpu: int | None) -> int | None:
+    """The core itself, or None: not asked for, a platform that cannot pin, or a core this process may not use."""
     if cpu is None or not sys.platform.startswith("linux") or cpu not in os.sched_getaffinity(0):
         return None
-    os.sched_setaffinity(pid, {cpu})
     return cpu
+
+
+def pin(pid: int, cpu: int | None) -> int | None:
+    """Keep a process (0: this one) on one core. Returns the core, or None when it was not pinned."""
+    if usable(cpu) is not None and cpu is not None:
+        os.sched_setaffinity(pid, {cpu})
+        return cpu
+    return None

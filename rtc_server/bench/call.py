@@ -12,21 +12,21 @@ import random
 import time
 from collections.abc import Sequence
 
-from aiortc import RTCCertificate, RTCDataChannel, RTCSctpTransport
+from aiortc import RTCCertificate, RTCDataChannel
 from aiortc.rtcdatachannel import RTCDataChannelParameters
 from aiortc.rtcsctptransport import RTCSctpCapabilities
+from pylibsrtp import Error as SrtpError
 
 from rtc_server.bench.analysis import ReceivedPacket
-from pylibsrtp import Error as SrtpError
-from rtc_server.bench.dtls import DtlsTransport
 from rtc_server.bench.figures import Setup
 from rtc_server.bench.ice import CONSENT_EVERY_S, ControllingIce
 from rtc_server.bench.impairment import Uplink
-from rtc_server.bench.sdp import MAX_MESSAGE_BYTES, SCTP_PORT, make_offer, read_answer
+from rtc_server.bench.sdp import MAX_MESSAGE_BYTES, make_offer, read_answer
 from rtc_server.bench.signaling import Answer, Signaling
 from rtc_server.bench.signals import PACKET_S
 from rtc_server.errors import DtlsFailed, PeerError
 from rtc_server.media import rtp
+from rtc_server.transports.webrtc.contract import EventSctp, SecureTransport
 
 DTLS_TIMEOUT_S = 10.0
 FIRST_PACKET_TIMEOUT_S = 10.0
@@ -55,8 +55,8 @@ class Call:
         self._signaling: Signaling | None = None
         self._answer: Answer | None = None
         self._ice: ControllingIce | None = None
-        self._dtls: DtlsTransport | None = None
-        self._sctp: RTCSctpTransport | None = None
+        self._dtls: SecureTransport | None = None
+        self._sctp: EventSctp | None = None
         self._channel: RTCDataChannel | None = None
 
     # ---- set-up ------------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ class Call:
         remote = read_answer(self._answer.sdp)
         self._payload_type = remote.payload_type
         await ice.connect(remote.ufrag, remote.password, remote.candidates)
-        dtls = self._dtls = DtlsTransport(ice, [certificate])
-        dtls.set_role(remote.dtls_role)
+        ice.role = "controlling" if remote.takes_client_role else "controlled"
+        dtls = self._dtls = SecureTransport(ice, certificate)
         try:
             await asyncio.wait_for(dtls.start(remote.dtls), DTLS_TIMEOUT_S)
         except TimeoutError:
@@ -85,10 +85,13 @@ class Call:
             raise DtlsFailed("the DTLS handshake failed")
         self.setup.dtls_s = time.monotonic()
         if remote.sctp_port is not None and events:
-            self._sctp = RTCSctpTransport(dtls, SCTP_PORT)
-            await self._sctp.start(RTCSctpCapabilities(maxMessageSize=MAX_MESSAGE_BYTES), remote.sctp_port)
-            self._channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="events", ordered=True))
-            self._channel.on("message", self._on_event)
+            await self._open_events(dtls, remote.sctp_port)
+
+    async def _open_events(self, dtls: SecureTransport, sctp_port: int) -> None:
+        self._sctp = EventSctp(dtls)
+        await self._sctp.start(RTCSctpCapabilities(maxMessageSize=MAX_MESSAGE_BYTES), sctp_port)
+        self._channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="events", ordered=True))
+        self._channel.on("message", self._on_event)
 
     async def first_packet(self) -> None:
         """Wait for the agent's first packet.
@@ -117,7 +120,7 @@ class Call:
 
     def send_packet(self, due_s: float) -> None:
         """The microphone's next 20 ms, whose last sample was captured at `due_s`."""
-        if self._dtls is None or self._ice is None:
+        if self._ice is None or self._dtls is None or self._dtls.tx_srtp is None:
             return
         if self.first_capture_s is None:
             self.first_capture_s = due_s - PACKET_S
@@ -144,18 +147,17 @@ class Call:
 
         Packets that fail authentication, or are no RTP of the agreed payload type, are left out.
         """
-        if self._dtls is None:
+        if self._dtls is None or self._dtls.rx_srtp is None:
             return []
+        unprotect = self._dtls.rx_srtp.unprotect
         packets: list[ReceivedPacket] = []
         for arrival_s, data in self._raw:
             try:
-                packet = rtp.RtpPacket.parse(self._dtls.rx_srtp.unprotect(data))
+                packet = rtp.RtpPacket.parse(unprotect(data))
             except (SrtpError, rtp.MalformedRtp):
                 continue
             if packet.payload_type == self._payload_type and packet.payload:
-                packets.append(
-                    ReceivedPacket(packet.sequence_number, packet.timestamp, arrival_s, packet.payload)
-                )
+                packets.append(ReceivedPacket(packet.sequence_number, packet.timestamp, arrival_s, packet.payload))
         self._raw.clear()
         return packets
 

@@ -26,7 +26,7 @@ from rtc_server.bench.call import Call
 from rtc_server.bench.figures import CallRecord, Figures, Setup, Window
 from rtc_server.bench.impairment import Uplink
 from rtc_server.bench.pacer import Pacer
-from rtc_server.bench.procstat import read_usage
+from rtc_server.bench.procstat import Usage, read_usage
 from rtc_server.bench.signaling import TIMEOUT_S, Signaling
 from rtc_server.errors import PeerError, RtcServerError
 from rtc_server.media.opus import OpusDecoder, OpusEncoder, OpusError
@@ -42,7 +42,9 @@ LOOP_OFFSET_STEP_PACKETS = 37
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    url: str
+    """What one run shall do. `url`, `adapter` and `server_pid` are filled in once the server runs."""
+
+    url: str = ""
     adapter: str = "plain"
     calls: int = 1
     seconds: float = 20.0
@@ -102,7 +104,9 @@ class LoadClient:
                 try:
                     self._calls.append(await self._dial())
                 except PeerError as error:
-                    raise PeerError(f"call {number + 1} of {self._spec.calls}: {error.message}", hint=error.hint) from error
+                    raise PeerError(
+                        f"call {number + 1} of {self._spec.calls}: {error.message}", hint=error.hint
+                    ) from error
             await asyncio.sleep(SETTLE_S)
             window = await self._measure()
             await asyncio.sleep(TAIL_S)
@@ -148,7 +152,7 @@ class LoadClient:
             gc.enable()
         return Window(begin_s, end_s, server_before, server_after, cpu_s, self._pacer.lateness_ms().tolist())
 
-    def _usage(self) -> figures.Usage | None:
+    def _usage(self) -> Usage | None:
         return None if self._spec.server_pid is None else read_usage(self._spec.server_pid)
 
     def _figures(self, window: Window) -> Figures:
@@ -197,7 +201,7 @@ async def measure(spec: ClientSpec) -> Figures:
 
 
 def main() -> int:
-    spec = ClientSpec(**{**(given := json.load(sys.stdin)), "drop_at": tuple(given.get("drop_at", ()))})
+    spec = from_json(sys.stdin.read())
     affinity.pin(0, spec.cpu)
     try:
         # A selector loop everywhere: the calls read their sockets themselves.
@@ -211,6 +215,11 @@ def main() -> int:
 
 def to_json(spec: ClientSpec) -> str:
     return json.dumps(dataclasses.asdict(spec))
+
+
+def from_json(text: str) -> ClientSpec:
+    given = json.loads(text)
+    return ClientSpec(**{**given, "drop_at": tuple(given["drop_at"])})
 
 
 if __name__ == "__main__":

@@ -137,8 +137,21 @@ def cost_figures(calls: int, window: Window) -> Figures:
 
 
 def _median_between(bursts: Sequence[Burst], begin_s: float, end_s: float) -> float | None:
-    return analysis.percentile([b.m2e_ms for b in bursts if b.m2e_ms is not None and begin_s <= b.captured_s < end_s], 50)
+    return analysis.percentile(
+        [b.m2e_ms for b in bursts if b.m2e_ms is not None and begin_s <= b.captured_s < end_s], 50
+    )
 
 
 def rounded(value: float | None, digits: int = 2) -> float | None:
     return None if value is None else round(float(value), digits)
+
+
+def ratios(theirs: Figures, ours: Figures, names: Sequence[str]) -> Figures:
+    """Theirs over ours, of figures where less is better; None where one is missing or ours is 0."""
+    return {name: _ratio(theirs.get(name), ours.get(name)) for name in names}
+
+
+def _ratio(theirs: float | int | str | bool | None, ours: float | int | str | bool | None) -> float | None:
+    if not isinstance(theirs, int | float) or not isinstance(ours, int | float) or not ours:
+        return None
+    return round(theirs / ours, 2)

@@ -1,8 +1,8 @@
 """The client's side of ICE for one call: a socket of its own, the controlling role, the least that RFC 8445 allows.
 
 It probes the candidates of the answer in turn, nominates the first that answers, keeps consent fresh (RFC 7675), and
-answers the checks of peers that are full agents. It stands in for aiortc's `RTCIceTransport` below `RTCDtlsTransport`,
-which needs ``role``, ``_recv`` and ``_send``; media bypasses that and goes straight to a callback.
+answers the checks of peers that are full agents. It stands in for aiortc's `RTCIceTransport` below `RTCDtlsTransport`;
+media bypasses that and goes straight to a callback.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class ControllingIce:
     client's own scheduling does not count as the server's lateness.
     """
 
-    role = "controlling"
+    role = "controlled"
+    """Read by `RTCDtlsTransport`, which makes the ``controlled`` side the DTLS client. Not the ICE role."""
 
     def __init__(self, on_media: OnMedia) -> None:
         self.ufrag = secrets.token_hex(4)
@@ -181,6 +182,9 @@ class ControllingIce:
             raise ConnectionError("the socket is closed")
         self.send(data)
 
+    def next_record_once(self) -> None:
+        """Every DTLS record is sent once here."""
+
     def close(self) -> None:
         """Free the socket and wake a reader. May be called twice."""
         if self._closed:
@@ -210,6 +214,8 @@ def _arrival_s(ancillary: Sequence[tuple[int, int, bytes]]) -> float:
     now_s = time.monotonic()
     for level, kind, value in ancillary:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
+            seconds: int
+            nanoseconds: int
             seconds, nanoseconds = _TIMESPEC.unpack_from(value)
             return now_s - max(0.0, time.time() - seconds - nanoseconds * 1e-9)
     return now_s

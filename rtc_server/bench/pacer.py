@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +24,13 @@ class Microphone(Protocol):
 class Pacer:
     """Absolute deadlines: a late packet never delays the ones behind it, and none is left out. Loop thread only."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
         self._slices: list[list[Microphone]] = [[] for _ in range(SLICES)]
         self._lateness_s: list[float] = []
         self._task: asyncio.Task[None] | None = None
@@ -56,18 +63,18 @@ class Pacer:
         return np.asarray(self._lateness_s) * 1e3
 
     async def _run(self) -> None:
-        start_s = time.monotonic()
+        start_s = self._clock()
         edge = 0
         while True:
             edge += 1
             due_s = start_s + edge * SLICE_S
-            ahead_s = due_s - time.monotonic()
+            ahead_s = due_s - self._clock()
             if ahead_s > 0:
-                await asyncio.sleep(ahead_s)
+                await self._sleep(ahead_s)
             elif edge % SLICES == 0:
-                await asyncio.sleep(0)  # behind: let what came in meanwhile be read
+                await self._sleep(0)  # behind: let what came in meanwhile be read
             members = self._slices[edge % SLICES]
             if members:
-                self._lateness_s.append(time.monotonic() - due_s)
+                self._lateness_s.append(self._clock() - due_s)
             for microphone in members:
                 microphone.send_packet(due_s)

@@ -62,8 +62,8 @@ class RemoteEnd:
     candidates: tuple[Address, ...]
     """Host candidates over UDP of one family, in the order of the answer."""
     dtls: RTCDtlsParameters
-    dtls_role: str
-    """What we are: ``client`` unless the answer took that for itself."""
+    takes_client_role: bool
+    """The server wants to be the DTLS client, as answerers may (RFC 8842); then we are the server."""
     payload_type: int
     sctp_port: int | None
 
@@ -80,7 +80,7 @@ def read_answer(sdp: str) -> RemoteEnd:
     if audio.ice is None or audio.dtls is None or not audio.dtls.fingerprints or not audio.ice.usernameFragment:
         raise PeerError("the answer has no ICE credentials or no fingerprint")
     codec = next((codec for codec in audio.rtp.codecs if codec.name.lower() == "opus"), None)
-    if codec is None:
+    if codec is None or codec.payloadType is None:
         raise PeerError("the answer does not take Opus")
     hosts = [c for c in audio.ice_candidates if c.component == 1 and c.protocol.lower() == "udp" and _is_address(c.ip)]
     four = tuple((c.ip, c.port) for c in hosts if ":" not in c.ip)
@@ -93,7 +93,7 @@ def read_answer(sdp: str) -> RemoteEnd:
         password=audio.ice.password or "",
         candidates=four or six,
         dtls=audio.dtls,
-        dtls_role="server" if audio.dtls.role == "client" else "client",
+        takes_client_role=audio.dtls.role == "client",
         payload_type=codec.payloadType,
         sctp_port=(application.sctp_port or SCTP_PORT) if application is not None else None,
     )

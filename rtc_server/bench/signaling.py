@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -61,9 +60,7 @@ class Signaling:
         message = {"sdp": offer, "type": "offer"}
         if self._adapter == "fastrtc":
             message["webrtc_id"] = secrets.token_hex(8)
-        status, body, location = await self._post(
-            data=json.dumps(message).encode(), content_type="application/json"
-        )
+        status, body, location = await self._post(data=json.dumps(message).encode(), content_type="application/json")
         if status not in (200, 201):
             return _refused(status, body)
         try:
@@ -79,7 +76,7 @@ class Signaling:
         try:
             async with self._http.delete(answer.resource, headers=self._headers):
                 pass
-        except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError):
+        except (aiohttp.ClientError, TimeoutError):
             return
 
     async def _post(self, data: bytes, content_type: str) -> tuple[int, str, str | None]:

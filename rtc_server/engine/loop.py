@@ -4,8 +4,8 @@ Everything that touches the stepper happens in `poll`, on one thread. Everybody 
 `release` and the like from any thread: they change the slot table under a lock that is never held during a call into
 the stepper, so they never wait for a step.
 
-A turn of `poll`: the tick if it is due, or if every live slot has its frame; then closing and opening of slots; then
-prefill in the time that is left before the next edge.
+A turn of `poll` does the most urgent of these: the tick, if it is due or every live slot has its frame; closing slots;
+opening slots; prefill, in the time that is left before the next edge.
 
 What breaks, and who notices: a slot that the stepper reports as failed, whose audio is not finite, or whose `open` or
 `prefill` raises, fails alone. A `step` that raises is answered with one frame of silence, since its cause may be gone
@@ -167,25 +167,30 @@ class EngineLoop:
                 turn = self.poll()
                 if turn.done or turn.freed:
                     deliver(turn)
-                self._sleep()
+                self._sleep()  # not at all while there is something to do
         finally:
             deliver(self.shutdown())
 
     def poll(self) -> Turn:
-        """One turn; never sleeps. Call it when `wake_s` says so."""
-        turn = Turn()
+        """One turn; never sleeps. Call it when `wake_s` says so.
+
+        A turn does one thing, the most urgent one, so that no answer waits for another slot's prefill.
+        """
         with self._changed:
             now = self._clock()
             self._expire_leases(now)
             tick = self._begin_tick(now)
+            owed = self._table.to_close()
+        turn = Turn()
         if tick is not None:
             if tick.stepped:
                 self._step(tick)
             self._finish_tick(tick)
             turn.done = tick.exchanges
-        turn.freed = self._close_slots()
-        self._open_slots()
-        self._prefill_one()
+        elif owed:
+            turn.freed = self._close_slots(owed)
+        elif not self._open_slots():
+            self._prefill_one()
         self._heartbeat_s = self._clock()
         return turn
 
@@ -202,9 +207,10 @@ class EngineLoop:
             for slot in self._table:
                 if slot.token:
                     self._table.release(slot)
+            owed = self._table.to_close()
         for exchange in done:
             exchange.error = EngineUnavailable("the engine has stopped")
-        freed = self._close_slots()
+        freed = self._close_slots(owed)
         self._count_slots()
         return Turn(done, freed)
 
@@ -317,10 +323,8 @@ class EngineLoop:
             log.warning("lease expired", slot=slot.index, phase=slot.phase.value)
             self._table.release(slot)
 
-    def _close_slots(self) -> bool:
-        """Give the stepper every `close` it is owed. True if a slot became free."""
-        with self._changed:
-            owed = self._table.to_close()
+    def _close_slots(self, owed: Sequence[Slot]) -> bool:
+        """Give the stepper the calls to `close` that it is owed. True if a slot became free."""
         freed = False
         for slot in owed:
             try:
@@ -332,7 +336,8 @@ class EngineLoop:
                 freed = freed or slot.phase is Phase.FREE
         return freed
 
-    def _open_slots(self) -> None:
+    def _open_slots(self) -> bool:
+        """Show new prompts to the stepper. True if there were any."""
         with self._changed:
             opening = [(slot, slot.token, slot.prompt) for slot in self._table.in_phase(Phase.OPENING)]
             for slot, _, _ in opening:
@@ -351,6 +356,7 @@ class EngineLoop:
                     slot.phase = Phase.PREFILL
                 else:
                     self._table.fail(slot)
+        return bool(opening)
 
     def _prefill_one(self) -> None:
         """Work on one prompt, for as long as no neighbour's edge is in danger."""

@@ -12,7 +12,7 @@ from rtc_server.engine.client import EngineClient
 from rtc_server.events import MAX_MESSAGE_BYTES, PROTOCOL
 from rtc_server.http.sessions import MAX_BODY_BYTES, MAX_SDP_BYTES
 from rtc_server.session.admission import Admission
-from rtc_server.transports.webrtc.addresses import Connectivity
+from rtc_server.transports.webrtc.connectivity import Connectivity
 
 
 class Info:

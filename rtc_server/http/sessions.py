@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,7 +20,6 @@ from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.session.registry import SessionRegistry
 from rtc_server.session.session import Session
-from rtc_server.transports.webrtc.peer import WebRtcLeg
 from rtc_server.transports.webrtc.transport import WebRtcTransport
 
 log = get_logger(__name__)
@@ -59,6 +58,14 @@ class OfferBody(_Body):
     def prompt(self) -> SessionPrompt:
         sampling = Sampling(**self.sampling.model_dump()) if self.sampling else Sampling()
         return SessionPrompt(persona=self.persona, voice=self.voice, seed=self.seed, sampling=sampling)
+
+
+@runtime_checkable
+class Renegotiable(Protocol):
+    """A leg that takes later offers."""
+
+    async def renegotiate(self, offer_sdp: str) -> str:
+        """The answer. Raises: BadOffer; the call then goes on as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +134,11 @@ class Sessions:
         return web.Response(status=204)
 
     @staticmethod
-    def _leg(session: Session) -> WebRtcLeg:
-        if not isinstance(session.leg, WebRtcLeg):
+    def _leg(session: Session) -> Renegotiable:
+        leg = session.leg
+        if not isinstance(leg, Renegotiable):
             raise SessionNotFound("this session is no WebRTC call", hint="only WebRTC calls take offers")
-        return session.leg
+        return leg
 
 
 async def read_offer(request: web.Request) -> OfferBody:

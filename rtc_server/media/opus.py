@@ -9,11 +9,9 @@ import ctypes
 from ctypes import c_int, c_void_p
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtc_server.media import libopus, opuspacket
-
-FloatSamples = NDArray[np.float32]
+from rtc_server.media.frames import FloatSamples
 
 _MAX_PACKET_S = 0.120
 _MAX_PACKET_BYTES = 1275

@@ -3,7 +3,7 @@
 A polyphase FIR low-pass: conceptually the input is raised to ``up`` times its rate with zeros, filtered, and every
 ``down``-th sample kept; only the products that matter are computed. The filter is a Kaiser-windowed sinc that reaches
 its stop band at half the lower of the two rates, so nothing folds back: pass band to about 0.42 of the lower rate
-(6.7 kHz at 16 kHz, ripple below 0.01 dB), stop band 80 dB down from 0.5 on.
+(6.7 kHz at 16 kHz, ripple below 0.01 dB), stop band 79 dB down from 0.5 on.
 
 It is linear-phase: every frequency is delayed by the same `DELAY_LOW_RATE_SAMPLES` samples of the lower rate, which is
 2 ms where 16 kHz is the lower one.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 RATES_HZ = (8_000, 16_000, 24_000, 48_000)
 DELAY_LOW_RATE_SAMPLES = 32
 """Half the filter's length, in samples of the lower rate."""
-_KAISER_BETA = 7.86  # 80 dB in the stop band
+_KAISER_BETA = 7.86  # 79 dB in the stop band
 _CUTOFF = 0.46  # of the lower rate: the middle of the transition band, which ends at 0.5
 
 
@@ -65,18 +65,22 @@ class Resampler:
         """The next chunk, [n] -> [about n * to / from]. The result is a new array, also where the rates are equal."""
         if self.from_hz == self.to_hz:
             return np.array(pcm, np.float32)
+        if not len(pcm):
+            return np.zeros(0, np.float32)
         signal = np.concatenate((self._history, pcm), dtype=np.float32)
         self._history = signal[len(signal) - self._taps + 1 :]
         consumed = self._consumed + len(pcm)
         until = -(-consumed * self._up // self._down)
         out = np.empty(until - self._produced, np.float32)
-        windows = np.lib.stride_tricks.sliding_window_view(signal, self._taps) if len(pcm) else signal.reshape(0, 1)
+        windows = np.lib.stride_tricks.sliding_window_view(signal, self._taps)
         for offset in range(min(self._up, len(out))):
             # Outputs `up` apart share a filter phase, and their inputs lie `down` apart.
             position = (self._produced + offset) * self._down
             first = position // self._up - self._consumed
             part = out[offset :: self._up]
-            part[:] = windows[first :: self._down][: len(part)] @ self._phases[position % self._up]
+            inputs = windows[first :: self._down][: len(part)]
+            # Overlapping windows are copied apart first: on contiguous rows the product is four times as fast.
+            np.matmul(np.ascontiguousarray(inputs), self._phases[position % self._up], out=part)
         periods = consumed // self._down
         self._consumed = consumed - periods * self._down
         self._produced = until - periods * self._up

@@ -63,7 +63,7 @@ class EchoTrack(MediaStreamTrack):
         frame = AudioFrame.from_ndarray(block[None, :].copy(), format="s16", layout="mono")
         frame.sample_rate = ENGINE_HZ
         for resampled in self._to_output.resample(frame):
-            self._frames.append(resampled.to_ndarray().reshape(-1))
+            self._frames.append(resampled.to_ndarray().reshape(-1).astype(np.int16))
 
     async def recv(self) -> AudioFrame:
         if self.readyState != "live":

@@ -6,10 +6,11 @@ So a reply can be prepared while the user may still go on, and thrown away witho
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from rtc_server.engine.cascade.skills import clock, echoing, manners, names, sums, tales, timers
 from rtc_server.engine.cascade.skills.reply import Memory, Reply, Said, Skill
+from rtc_server.engine.stepper import FRAME_S
 
 SKILLS: tuple[Skill, ...] = (
     echoing.repeat,
@@ -29,6 +30,7 @@ SKILLS: tuple[Skill, ...] = (
     manners.goodbye,
     manners.thanks,
     manners.greet,
+    manners.acknowledge,
 )
 """The first one that feels addressed answers; so the narrow ones come before the wide ones."""
 
@@ -53,16 +55,20 @@ def greeting(memory: Memory, *, understands: bool) -> tuple[str, ...]:
 def answer(text: str, memory: Memory, now: datetime) -> Reply:
     """The reply to an utterance that has words."""
     said = Said.of(text)
+    if memory.asked_length:
+        memory = dataclasses.replace(memory, asked_length=False)
+        if (reply := timers.start(said, memory, now)) is not None:
+            return reply
     for skill in SKILLS:
-        reply = skill(said, memory, now)
-        if reply is not None:
+        if (reply := skill(said, memory, now)) is not None:
             return reply
     return manners.fallback(said, memory, now)
 
 
-def answer_without_words(seconds: float, memory: Memory) -> Reply:
-    """The reply of an agent without a recogniser to an utterance of so many seconds: stories and jokes in turn."""
-    heard = f"I heard you speak for {max(1, round(seconds))} seconds, but I cannot understand words."
+def answer_without_words(frames: int, memory: Memory) -> Reply:
+    """The reply of an agent without a recogniser to an utterance of so many frames: stories and jokes in turn."""
+    length = timers.speak_duration(timedelta(seconds=frames * FRAME_S))
+    heard = f"I heard you speak for {length}, but I cannot understand words."
     if memory.stories_told <= memory.jokes_told:
         topic = tuple(tales.STORIES)[(memory.seed + memory.stories_told) % len(tales.STORIES)]
         told = dataclasses.replace(memory, stories_told=memory.stories_told + 1)

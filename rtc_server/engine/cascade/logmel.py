@@ -59,6 +59,4 @@ def _hz_to_mel(hz: float) -> float:
 
 def _mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
     break_mel = _LOG_FROM_HZ / _LINEAR_HZ_PER_MEL
-    return np.where(
-        mel >= break_mel, _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - break_mel)), mel * _LINEAR_HZ_PER_MEL
-    )
+    return np.where(mel >= break_mel, _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - break_mel)), mel * _LINEAR_HZ_PER_MEL)

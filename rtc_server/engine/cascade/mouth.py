@@ -46,6 +46,11 @@ class Mouth:
         """Seconds of audio still to be played."""
         return sum(len(spoken.pcm) - spoken.position for spoken in self._queue) / SAMPLE_RATE
 
+    @property
+    def waiting(self) -> list[str]:
+        """Sentences that have not begun."""
+        return [spoken.sentence for spoken in self._queue if spoken.position == 0]
+
     def say(self, sentence: str, pcm: NDArray[np.float32]) -> None:
         """Queue a sentence with its audio, mono 24 kHz. Without audio it is not said, and its words never appear."""
         if len(pcm):

@@ -48,7 +48,7 @@ class WhisperRecogniser:
             import ctranslate2
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise WeightsUnusable(f"the recogniser needs {error.name}, which is not installed", hint=DEMO_HINT) from None
+            raise WeightsUnusable(f"the recogniser lacks the package {error.name}", hint=DEMO_HINT) from None
         try:
             self._model = ctranslate2.models.Whisper(
                 str(directory), device="cpu", compute_type="int8", inter_threads=1, intra_threads=1
@@ -63,7 +63,10 @@ class WhisperRecogniser:
         self._bands = int(self._model.n_mels)
         task = ("<|en|>", "<|transcribe|>") if self._model.is_multilingual else ()
         prompt = ("<|startoftranscript|>", *task, "<|notimestamps|>")
-        self._prompt = [int(self._tokenizer.token_to_id(token)) for token in prompt]
+        ids = [self._tokenizer.token_to_id(token) for token in prompt]
+        self._prompt = [number for number in ids if number is not None]
+        if len(self._prompt) < len(prompt):
+            raise WeightsUnusable(f"the tokenizer in {directory} is not Whisper's")
         self.transcribe(np.zeros(SAMPLE_RATE_HZ, np.float32))
 
     def transcribe(self, pcm: NDArray[np.float32]) -> str:

@@ -59,4 +59,5 @@ def _trimmed(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.zeros(0, np.float32)
     start = max(0, int(audible[0]) - int(_LEAD_S * SAMPLE_RATE))
     end = int(audible[-1]) + int(_TAIL_S * SAMPLE_RATE)
-    return np.clip(pcm[start:end] * np.float32(_GAIN), -1.0, 1.0)
+    trimmed: NDArray[np.float32] = np.clip(pcm[start:end] * np.float32(_GAIN), -1.0, 1.0)
+    return trimmed

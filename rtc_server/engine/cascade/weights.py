@@ -49,7 +49,7 @@ def find_recogniser(asr_model: Path | None) -> Path:
             if found is not None:
                 return found
     raise problem or WeightsUnusable(
-        f"no recogniser weights: neither {HUB_REPOSITORY} in the Hugging Face cache nor {PACKAGED_DISTRIBUTION} is here",
+        f"no recogniser weights: neither {HUB_REPOSITORY} in the hub's cache nor {PACKAGED_DISTRIBUTION} is here",
         hint=f"{DEMO_HINT}, or name a CTranslate2 Whisper directory with --asr-model",
     )
 

@@ -1,4 +1,4 @@
-"""What the demo agent can do. A skill is a pure function ``(Said, Memory, now) -> Reply | None``: None means "not mine".
+"""What the demo agent can do. A skill is a pure function ``(Said, Memory, now) -> Reply | None``; None: not mine.
 
 ========== =====================================================================
 manners    greeting, how are you, thanks, goodbye, stop, what it cannot do

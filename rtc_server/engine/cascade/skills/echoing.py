@@ -30,7 +30,8 @@ def count(said: Said, memory: Memory, now: datetime) -> Reply | None:
     if not said.has(r"count(?: up)?(?: from \S+)? to \S+.*|count for me|can you count"):
         return None
     words = said.plain.split()
-    read = read_number(words, words.index("to") + 1) if "to" in words else None
+    after = words.index("count") + 1
+    read = read_number(words, words.index("to", after) + 1) if "to" in words[after:] else None
     last = int(read[0]) if read is not None else 10
     if last < 1:
         return Reply("count", ("I count upwards, from one.",), memory)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import datetime
 
 from rtc_server.engine.cascade.skills.reply import Memory, Reply, Said
 
 CAN_DO = "You can ask me for the time, a sum, a timer, a story or a joke."
-_BACKCHANNELS = frozenset(
-    "mm mmm mhm hmm hm uh huh um yeah yep yes okay ok right sure oh ah wow aha alright cool nice good i see".split()
+_BACKCHANNEL = re.compile(
+    r"m+|mhm|hm+|uh|huh|um|yeah|yep|yes|okay|ok|right|sure|oh|ah|wow|aha|alright|cool|nice|good|i|see"
 )
 _MAX_QUOTED_WORDS = 12
 
@@ -64,11 +65,17 @@ def greet(said: Said, memory: Memory, now: datetime) -> Reply | None:
     return Reply("greet", (f"Hello{_comma_name(memory)}!", "What would you like to do?"), memory)
 
 
+def acknowledge(said: Said, memory: Memory, now: datetime) -> Reply | None:
+    if not is_backchannel(said) and not said.has(r"no|nope|nothing|no thanks?"):
+        return None
+    return Reply("acknowledge", ("All right.",), memory)
+
+
 def fallback(said: Said, memory: Memory, now: datetime) -> Reply:
     """Repeats what it understood, says that it is lost, and what it can do: the long version only now and then."""
     words = said.text.strip().rstrip(".!?,;: ").split()
     quoted = " ".join(words[:_MAX_QUOTED_WORDS]) + (" and so on" if len(words) > _MAX_QUOTED_WORDS else "")
-    sentences = (f"I heard: {quoted}.", "I do not know what to do with that.")
+    sentences: tuple[str, ...] = (f"I heard: {quoted}.", "I do not know what to do with that.")
     if memory.fallbacks % 3 == 0:
         sentences = (*sentences, CAN_DO)
     return Reply("fallback", sentences, dataclasses.replace(memory, fallbacks=memory.fallbacks + 1))
@@ -76,7 +83,7 @@ def fallback(said: Said, memory: Memory, now: datetime) -> Reply:
 
 def is_backchannel(said: Said) -> bool:
     """Only the small noises of somebody who listens: no reason to stop talking."""
-    return all(word in _BACKCHANNELS for word in said.plain.split())
+    return all(_BACKCHANNEL.fullmatch(word) for word in said.plain.split())
 
 
 def _comma_name(memory: Memory) -> str:

@@ -10,14 +10,15 @@ from rtc_server.engine.cascade.skills.reply import Memory, Reply, Said
 
 _MAX_NAME = 24
 _TELLS = re.compile(r"\b(?:my name is|my name's|call me|people call me)\s+([a-z][a-z']*)", re.IGNORECASE)
-_TELLS_SHORT = re.compile(r"^(?:hi|hello|hey)?[\s,.!]*(?:there)?[\s,.!]*(?:i am|i'm|this is)\s+([A-Z][a-z]+)[.!]?$")
+_TELLS_SHORT = re.compile(r"^(?i:hi|hello|hey)?[\s,.!]*(?:there)?[\s,.!]*(?i:i am|i'm|this is)\s+([A-Z][a-z]+)[.!]?$")
 _ASKS_MINE = r"what's my name|what is my name|who am i|do you (?:know|remember) (?:my name|me|who i am)|say my name"
 _ASKS_YOURS = r"your name|who are you|what are you|who is this|are you (?:a )?(?:human|real|person|robot|personaplex)"
 _PERSONA_NAME = re.compile(
     r"(?:[Yy]our name is|[Yy]our name's|[Yy]ou are called|[Yy]ou're called|[Cc]all yourself|[Yy]ou are|[Yy]ou're"
-    r"|[Mm]y name is)\s+([A-Z][A-Za-z'-]*)"
+    r"|[Mm]y name is)\s+([A-Z][a-z][A-Za-z'-]*)"
 )
-_NOT_NAMES = frozenset("a an the in not so very here fine good sorry late back anything you maybe what it".split())
+_NO_NAME_WORDS = "a an the in not so very here fine good sorry late back anything you maybe what it"
+_NOT_NAMES = frozenset(_NO_NAME_WORDS.split())
 
 
 def names(said: Said, memory: Memory, now: datetime) -> Reply | None:

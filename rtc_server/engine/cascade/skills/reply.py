@@ -25,6 +25,8 @@ class Memory:
     jokes_told: int = 0
     fallbacks: int = 0
     timers: tuple[Timer, ...] = ()
+    asked_length: bool = False
+    """The agent has just asked how long a timer should be."""
 
 
 @dataclass(frozen=True, slots=True)

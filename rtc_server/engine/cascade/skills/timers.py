@@ -25,9 +25,16 @@ def timers(said: Said, memory: Memory, now: datetime) -> Reply | None:
     if said.has(_CANCEL):
         done = "All timers are cancelled." if memory.timers else "There is no timer to cancel."
         return Reply("timer", (done,), dataclasses.replace(memory, timers=()))
+    if said.has(_ASKS_LEFT):
+        return Reply("timer", (_left(memory, now),), memory)
+    return start(said, memory, now) or Reply("timer", (_HOW_LONG,), dataclasses.replace(memory, asked_length=True))
+
+
+def start(said: Said, memory: Memory, now: datetime) -> Reply | None:
+    """A timer of the duration that was named; None where none was."""
     length = read_duration(said.plain.split())
     if length is None:
-        return Reply("timer", (_left(memory, now) if said.has(_ASKS_LEFT) else _HOW_TO,), memory)
+        return None
     if not timedelta(seconds=1) <= length <= _LONGEST:
         return Reply("timer", ("I can set timers from one second to one day.",), memory)
     if len(memory.timers) >= MAX_TIMERS:
@@ -77,7 +84,7 @@ def speak_duration(length: timedelta) -> str:
     return " and ".join(parts)
 
 
-_HOW_TO = "For how long? Say, for example: set a timer for ten seconds."
+_HOW_LONG = "For how long? You could say: ten seconds."
 
 
 def _left(memory: Memory, now: datetime) -> str:

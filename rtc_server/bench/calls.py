@@ -1,0 +1,136 @@
+"""``rtc-server bench calls``: how many calls a server on one core carries with its packets on time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from rtc_server.bench import servers
+from rtc_server.bench.client import ClientSpec
+from rtc_server.bench.figures import Figures, ratios
+from rtc_server.bench.loadrun import run_client
+from rtc_server.bench.options import MAX_CALLS, BenchOptions, add_common_arguments, check
+from rtc_server.bench.report import Report
+from rtc_server.bench.servers import Target
+from rtc_server.errors import PeerError
+
+DEFAULT_CALLS = 40
+DEFAULT_SECONDS = 20.0
+ON_TIME_MS = 20.0
+"""A size is carried when 99 % of its packets are less late than this..."""
+COMPLETE_SHARE = 0.99
+"""...and so much of what was to be sent came at all."""
+COLUMNS = (
+    ("calls", "calls"),
+    ("late_p50_ms", "late p50 ms"),
+    ("late_p99_ms", "p99"),
+    ("late_max_ms", "max"),
+    ("received_gap_p99_ms", "gap p99 ms"),
+    ("received_share", "received"),
+    ("cpu_s_per_call_min", "cpu s/call-min"),
+    ("server_cpu_util", "server cpu"),
+    ("client_cpu_util", "client cpu"),
+    ("rss_mb", "rss MB"),
+    ("m2e_p50_ms", "m2e p50 ms"),
+    ("m2e_p95_ms", "p95"),
+    ("connect_p50_ms", "connect ms"),
+)
+COMPARED = ("late_p99_ms", "cpu_s_per_call_min", "m2e_p50_ms")
+
+Start = Callable[[int], AbstractContextManager[Target]]
+"""A fresh server for so many calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsOptions(BenchOptions):
+    calls: int = DEFAULT_CALLS
+    seconds: float = DEFAULT_SECONDS
+    ramp: tuple[int, ...] = ()
+    """Sizes to run one after the other, each on a fresh server; empty: only `calls`."""
+
+    def __post_init__(self) -> None:
+        BenchOptions.__post_init__(self)
+        for size in self.ramp:
+            check(1 <= size <= MAX_CALLS, f"--ramp {size} must be 1..{MAX_CALLS}")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.ramp or (self.calls,)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_common_arguments(parser, DEFAULT_CALLS, DEFAULT_SECONDS)
+    parser.add_argument(
+        "--ramp", type=_sizes, default=(), metavar="N,N,...", help="several sizes, each on a fresh server"
+    )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def run_arguments(arguments: argparse.Namespace) -> int:
+    """For a parser that `add_arguments` has filled."""
+    return run(CallsOptions.from_arguments(arguments))
+
+
+def run(options: CallsOptions) -> int:
+    """Print each run, of several of one size the best (least p99 lateness), and the greatest size carried. Returns 0.
+
+    Raises: RtcServerError when a server cannot be started or reached, refuses, or does not echo.
+    """
+    report = Report("calls", COLUMNS, options.json)
+    try:
+        ours = [_best(report, options, size, lambda slots: servers.target_of(options, slots)) for size in options.sizes]
+        report.add_carried("rtc_server" if options.url is None else options.url, carried(ours))
+        if options.peer is not None:
+            _against(report, options, options.peer, ours)
+    finally:
+        report.finish()
+    return 0
+
+
+def _against(report: Report, options: CallsOptions, peer: str, ours: list[Figures]) -> None:
+    theirs: list[Figures] = []
+    for size in options.sizes:
+        try:
+            theirs.append(_best(report, options, size, lambda slots: servers.peer_server(peer, options.server_cpu)))
+        except PeerError as error:
+            report.say(f"{peer}: gave up at {size} calls: {error.message}")
+            break
+    report.add_carried(peer, carried(theirs))
+    for mine, other in zip(ours, theirs, strict=False):
+        report.add_ratios(peer, {"calls": mine["calls"], **ratios(other, mine, COMPARED)})
+
+
+def _best(report: Report, options: CallsOptions, size: int, start: Start) -> Figures:
+    spec = ClientSpec(calls=size, seconds=options.seconds, events=options.events, cpu=options.client_cpu)
+    runs: list[Figures] = []
+    name = ""
+    for number in range(1, options.repeat + 1):
+        with start(size) as target:
+            name = target.name
+            report.say(f"{name}: run {number} of {options.repeat}, calls {size}, {options.seconds:g} s")
+            runs.append(run_client(target, spec))
+        report.add(name, number, runs[-1])
+    best = min(runs, key=_p99_ms)
+    if options.repeat > 1:
+        report.add(name, "best", best)
+    return best
+
+
+def carried(sizes: list[Figures]) -> int:
+    """The greatest number of calls whose packets came, and came on time; 0 when none of the sizes did."""
+    return max((int(f["calls"] or 0) for f in sizes if _on_time(f)), default=0)
+
+
+def _on_time(figures: Figures) -> bool:
+    share = figures["received_share"]
+    return _p99_ms(figures) < ON_TIME_MS and isinstance(share, float) and share >= COMPLETE_SHARE
+
+
+def _p99_ms(figures: Figures) -> float:
+    late_ms = figures["late_p99_ms"]
+    return float(late_ms) if isinstance(late_ms, int | float) else float("inf")

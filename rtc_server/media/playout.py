@@ -1,0 +1,276 @@
+"""The agent's voice on its way out: 80 ms frames in whenever the engine has them, one 20 ms packet out per slot.
+
+RTP time is the clock: slot k has the timestamp k * 960, whatever happens. When there is nothing to play, silence is
+sent, and the queue is deeper by that much from then on, since the engine still makes all its frames. That surplus is
+*trimmed*: taken out again where nobody hears it, so that the delay returns to its minimum.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from rtc_server.media.frames import PACKET_S, PACKET_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS, FloatSamples
+from rtc_server.media.samplestore import SampleStore
+from rtc_server.media.timescale import FADE_SAMPLES, Place, SpeechLevel, cut_joint, pitch_place, quiet_place
+
+TIMESTAMP_UNITS_PER_SAMPLE = 2
+"""RTP clock of Opus, 48 kHz, against 24 kHz (RFC 7587 section 4.1)."""
+TIMESTAMP_UNITS_PER_PACKET = PACKET_SAMPLES * TIMESTAMP_UNITS_PER_SAMPLE
+
+_FADE_OUT = np.linspace(1, 0, FADE_SAMPLES, dtype=np.float32)
+_FADE_IN = _FADE_OUT[::-1]
+_LEAST_TRIM = 2 * SAMPLES_PER_MS
+_TWO_CUTS_ABOVE = 80 * SAMPLES_PER_MS
+_SILENCE = np.zeros(PACKET_SAMPLES, np.float32)
+_SILENCE.flags.writeable = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlayoutConfig:
+    bound_ms: int = 400
+    margin_ms: int = 5
+    """Left between a frame's arrival and its first sample's slot, when a surplus is trimmed."""
+    watch_s: float = 0.5
+    """The surplus is what stayed in the queue at its lowest in so much time."""
+    patience_s: float = 0.5
+    """How long a surplus waits for a place where its cut cannot be heard."""
+    voiced_cut_ms: int = 10
+    similarity: float = 0.9
+    flush_fade_ms: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlayoutPacket:
+    timestamp: int
+    """48 kHz units since the first slot; not wrapped."""
+    pcm: FloatSamples
+    """[480] samples; not to be written to."""
+    silence: bool
+    """Nothing of the agent's voice is in it."""
+
+
+@dataclass(slots=True)
+class PlayoutCounters:
+    packets: int = 0
+    underruns: int = 0
+    """Times that the queue ran empty, once the agent had begun."""
+    silence_samples: int = 0
+    """Sent in those."""
+    trimmed_samples: int = 0
+    """Cut out to bring the delay back."""
+    dropped_samples: int = 0
+    """Never sent: over the bound, in missed slots, or flushed."""
+    missed_slots: int = 0
+
+
+class _State(enum.Enum):
+    IDLE = enum.auto()
+    """Nothing was ever written, or all was flushed."""
+    PLAYING = enum.auto()
+    DRY = enum.auto()
+    """The queue ran empty; the next frame is late."""
+
+
+class Playout:
+    """Queue and clock of one call's outgoing audio. Sans-IO, one thread; `now` is `time.monotonic()` seconds.
+
+    Bound: `bound_ms` of audio. What comes beyond it pushes out the oldest, with one crossfade.
+    """
+
+    def __init__(self, config: PlayoutConfig | None = None) -> None:
+        self.counters = PlayoutCounters()
+        self.played_samples = 0
+        """Agent audio sent so far."""
+        self._config = config or PlayoutConfig()
+        self._bound = self._config.bound_ms * SAMPLES_PER_MS
+        self._queue = SampleStore(2 * self._bound)
+        self._level = SpeechLevel()
+        self._started_at: float | None = None
+        self._next_slot = 0
+        self._tail = _SILENCE[:FADE_SAMPLES]
+        """The last samples sent: an underrun fades out of their mirror image."""
+        self._state = _State.IDLE
+        self._fade_in_at: int | None = None
+        """Position in the queue where sound follows on silence."""
+        self._excess: deque[tuple[float, float]] = deque()
+        """(time, samples that a frame found too many in front of it) of the last `watch_s`."""
+        self._watched_since: float | None = None
+        self._surplus_since: float | None = None
+
+    @property
+    def queued_samples(self) -> int:
+        return len(self._queue)
+
+    def write(self, now: float, pcm: FloatSamples) -> int:
+        """Queue one frame: mono float32 in [-1, 1], normally [1920]; copied.
+
+        Returns the timestamp, on the packets' scale, at which its first sample will be sent.
+        """
+        queue = self._queue
+        self._watch(now)
+        self._level.update(pcm)
+        if self._state is _State.DRY:
+            self._fade_in_at = queue.end
+        self._state = _State.PLAYING
+        queue.append(pcm[-self._bound :])
+        start = queue.end - pcm.size
+        excess = len(queue) - self._bound
+        if excess > 0:
+            self.counters.dropped_samples += excess
+            self._cut(Place(0, excess))
+        start = self._trim(now, start)
+        slot = max(self._next_slot, self._due_slot(now))
+        before = max(0, start - queue.first)
+        return slot * TIMESTAMP_UNITS_PER_PACKET + before * TIMESTAMP_UNITS_PER_SAMPLE
+
+    def next_packet(self, now: float) -> PlayoutPacket:
+        """The packet for the slot at `now`; to be called once in each 20 ms.
+
+        Slots missed by a stalled caller are gone: the timestamp jumps over them, and so does the audio.
+        """
+        if self._started_at is None:
+            self._started_at = now
+        self._skip_missed(self._due_slot(now))
+        timestamp = self._next_slot * TIMESTAMP_UNITS_PER_PACKET
+        self._next_slot += 1
+        self.counters.packets += 1
+        queue = self._queue
+        if not len(queue) and self._state is not _State.PLAYING:
+            if self._state is _State.DRY:
+                self.counters.silence_samples += PACKET_SAMPLES
+            return PlayoutPacket(timestamp, _SILENCE, True)
+        pcm = np.zeros(PACKET_SAMPLES, np.float32)
+        ready = queue.read(queue.first, PACKET_SAMPLES)
+        pcm[: ready.size] = ready
+        self._fade_in(pcm, ready.size)
+        if ready.size < PACKET_SAMPLES and self._state is _State.PLAYING:
+            self._run_dry(pcm, ready.size)
+        self._tail = pcm[-FADE_SAMPLES:]
+        self.played_samples += ready.size
+        queue.forget_before(queue.first + ready.size)
+        return PlayoutPacket(timestamp, pcm, False)
+
+    def flush(self, now: float, fade_ms: int | None = None) -> tuple[int, int]:
+        """Drop what is not sent yet, except a fade-out of `fade_ms`.
+
+        Returns (samples sent, the fade counted among them; samples dropped by this call).
+        """
+        queue = self._queue
+        fade = min(len(queue), (self._config.flush_fade_ms if fade_ms is None else fade_ms) * SAMPLES_PER_MS)
+        dropped = len(queue) - fade
+        kept = queue.read(queue.first, fade) * np.linspace(1, 0, fade, dtype=np.float32)
+        queue.restart(queue.end)
+        queue.append(kept)
+        self._fade_in_at = queue.end
+        self._state = _State.IDLE
+        self.counters.dropped_samples += dropped
+        self._watch_anew()
+        return self.played_samples + fade, dropped
+
+    # Slots
+
+    def _due_slot(self, now: float) -> int:
+        """The slot that `now` lies in; 0 before the first packet."""
+        if self._started_at is None:
+            return 0
+        return int((now - self._started_at) / PACKET_S + 1e-6)
+
+    def _skip_missed(self, due: int) -> None:
+        missed = due - self._next_slot
+        if missed <= 0:
+            return
+        queue = self._queue
+        dropped = min(len(queue), missed * PACKET_SAMPLES)
+        queue.forget_before(queue.first + dropped)
+        if dropped:
+            self._fade_in_at = queue.first
+        self.counters.dropped_samples += dropped
+        self.counters.missed_slots += missed
+        self._next_slot = due
+
+    def _fade_in(self, pcm: FloatSamples, ready: int) -> None:
+        """Sound that follows on silence, or on a slot that was never sent, begins with a fade."""
+        if self._fade_in_at is None:
+            return
+        begin = self._fade_in_at - self._queue.first
+        if begin >= ready:
+            return
+        count = min(ready - max(begin, 0), FADE_SAMPLES)
+        if begin >= 0:
+            pcm[begin : begin + count] *= _FADE_IN[:count]
+        self._fade_in_at = None
+
+    def _run_dry(self, pcm: FloatSamples, ready: int) -> None:
+        """Nothing more to play: the mirror image of the last 5 ms fades out, so that nothing clicks."""
+        sent = np.concatenate((self._tail, pcm[:ready]))
+        room = min(FADE_SAMPLES, PACKET_SAMPLES - ready)
+        pcm[ready : ready + room] = (sent[::-1][:FADE_SAMPLES] * _FADE_OUT)[:room]
+        self._state = _State.DRY
+        self.counters.underruns += 1
+        self.counters.silence_samples += PACKET_SAMPLES - ready
+        self._watch_anew()
+
+    # Surplus
+
+    def _watch(self, now: float) -> None:
+        """Note how much less a frame that comes now could find in front of it and still be in time."""
+        if self._started_at is None or self._state is not _State.PLAYING:
+            return
+        if self._watched_since is None:
+            self._watched_since = now
+        queued = len(self._queue)
+        to_slot_s = self._started_at + self._next_slot * PACKET_S - now
+        to_slot = min(max(to_slot_s, 0.0), PACKET_S) * SAMPLE_RATE
+        self._excess.append((now, min(queued, queued + to_slot - self._config.margin_ms * SAMPLES_PER_MS)))
+        while self._excess[0][0] < now - self._config.watch_s:
+            self._excess.popleft()
+
+    def _watch_anew(self) -> None:
+        self._excess.clear()
+        self._watched_since = self._surplus_since = None
+
+    def _surplus(self, now: float) -> int:
+        if self._watched_since is None or now - self._watched_since < self._config.watch_s:
+            return 0
+        return int(min(excess for _, excess in self._excess))
+
+    def _trim(self, now: float, start: int) -> int:
+        """Cut a part of the surplus. Returns `start`, the newest frame's position, as the cut has moved it."""
+        for _ in range(2):
+            surplus = self._surplus(now)
+            if surplus < _LEAST_TRIM:
+                self._surplus_since = None
+                return start
+            if self._surplus_since is None:
+                self._surplus_since = now
+            place = self._place(surplus, now - self._surplus_since > self._config.patience_s)
+            if place is None:
+                return start
+            if self._queue.first + place.position > start:
+                start += place.length
+            self.counters.trimmed_samples += place.length
+            self._cut(place)
+            if surplus < _TWO_CUTS_ABOVE:
+                return start
+        return start
+
+    def _place(self, surplus: int, impatient: bool) -> Place | None:
+        config, samples = self._config, self._queue.read(self._queue.first, len(self._queue))
+        place = quiet_place(samples, surplus, self._level.quiet)
+        if place is None:
+            longest = min(surplus, config.voiced_cut_ms * SAMPLES_PER_MS)
+            place = pitch_place(samples, longest, -1.0 if impatient else config.similarity)
+        return place
+
+    def _cut(self, place: Place) -> None:
+        queue = self._queue
+        joint = cut_joint(queue.read(queue.first, len(queue)), place)
+        position = queue.first + place.position
+        if self._fade_in_at is not None and self._fade_in_at < position:
+            self._fade_in_at += place.length
+        queue.cut(position, place.length, joint)
+        self._excess = deque((at, max(0.0, excess - place.length)) for at, excess in self._excess)

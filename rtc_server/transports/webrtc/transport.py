@@ -1,0 +1,106 @@
+"""The WebRTC side of the house: one UDP port, one certificate, and a leg for each offer."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aiortc import RTCCertificate
+
+from rtc_server.log import get_logger
+from rtc_server.transports.pacer import Pacer
+from rtc_server.transports.webrtc.addresses import advertised_addresses
+from rtc_server.transports.webrtc.peer import LegHandler, WebRtcLeg
+from rtc_server.transports.webrtc.udp_mux import UdpMux, open_mux
+
+CERTIFICATE_LEAST_LIFE = datetime.timedelta(days=1)
+"""A certificate with less to live is replaced for the calls to come; aiortc makes them for 30 days."""
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WebRtcConfig:
+    """Settings of the transport. `udp_port` 0 takes any free port."""
+
+    udp_port: int = 8125
+    advertise_ip: tuple[str, ...] = ()
+    ice_timeout_s: float = 10.0
+    """From the answer to the first valid connectivity check."""
+    dtls_timeout_s: float = 5.0
+    """From there to the end of the handshake."""
+
+
+class WebRtcTransport:
+    """Answers offers. `pacer` is started and stopped by whoever owns it.
+
+    Event loop's thread only.
+    """
+
+    def __init__(self, config: WebRtcConfig, pacer: Pacer, clock: Callable[[], float] = time.monotonic) -> None:
+        self.config = config
+        self.legs: set[WebRtcLeg] = set()
+        """Every leg that is not closed."""
+        self._pacer = pacer
+        self._clock = clock
+        self._mux: UdpMux | None = None
+        self._certificate = RTCCertificate.generateCertificate()
+        self._addresses: list[str] = []
+
+    @property
+    def mux(self) -> UdpMux:
+        assert self._mux is not None, "not started"
+        return self._mux
+
+    async def start(self) -> None:
+        """Bind the port. Raises: ConfigError when it is taken, or an address to advertise is none."""
+        self._mux = await open_mux(self.config.udp_port, self._clock)
+        try:
+            self._addresses = advertised_addresses(self.config.advertise_ip, self._mux.families)
+        except BaseException:
+            self._mux.close()
+            self._mux = None
+            raise
+        if not self._addresses:
+            logger.warning("no address to advertise; nobody can connect")
+
+    def connectivity(self) -> Sequence[str]:
+        """The addresses that answers offer at present, best first."""
+        return tuple(self._addresses)
+
+    async def create(self, offer_sdp: str, handler: LegHandler) -> tuple[WebRtcLeg, str]:
+        """A leg and the answer, within milliseconds: nothing is gathered, resolved or waited for.
+
+        The leg connects by itself, or closes itself after the config's timeouts and says so to `handler`.
+
+        Raises: BadOffer, UnsupportedOffer; then nothing is left behind.
+        """
+        leg = WebRtcLeg(
+            mux=self.mux,
+            pacer=self._pacer,
+            certificate=self._fresh_certificate(),
+            addresses=self._addresses,
+            handler=handler,
+            ice_timeout_s=self.config.ice_timeout_s,
+            dtls_timeout_s=self.config.dtls_timeout_s,
+            clock=self._clock,
+        )
+        answer_sdp = leg.open(offer_sdp, on_freed=self.legs.discard)
+        self.legs.add(leg)
+        return leg, answer_sdp
+
+    async def close(self) -> None:
+        """Close every leg and the port. May be called twice."""
+        for leg in list(self.legs):
+            await leg.close("server_closed")
+        if self._mux is not None:
+            self._mux.close()
+            self._mux = None
+
+    def _fresh_certificate(self) -> RTCCertificate:
+        # The offer's fingerprint is checked against the peer's certificate; ours only has to be valid.
+        if self._certificate.expires - datetime.datetime.now(datetime.UTC) < CERTIFICATE_LEAST_LIFE:
+            self._certificate = RTCCertificate.generateCertificate()
+        return self._certificate

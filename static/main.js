@@ -1,0 +1,209 @@
+/**
+ * The page: puts the parts together and draws the state of the call.
+ */
+
+import { Api } from './api.js';
+import { RtcClient } from './client.js';
+import { Conversation } from './conversation.js';
+import { CallError } from './errors.js';
+import { LatencyView } from './latency_view.js';
+import * as messages from './messages.js';
+import { Settings } from './settings.js';
+import { Stage } from './stage.js';
+import { takeToken } from './token.js';
+import { TranscriptView } from './transcript_view.js';
+
+const CONFIG_EVERY_MS = 10_000;
+
+/** @returns {any} */
+const byId = (/** @type {string} */ id) => document.getElementById(id);
+const storage = (/** @type {'localStorage' | 'sessionStorage'} */ name) => {
+  try {
+    return window[name];
+  } catch {
+    return null; // the browser forbids it
+  }
+};
+
+const token = takeToken(location, history, storage('sessionStorage'));
+const api = new Api({ token });
+/** @type {import('./api.js').ServerConfig | null} */
+let config = null;
+let prefill = '';
+
+const settings = new Settings(
+  {
+    persona: byId('persona'),
+    voice: byId('voice'),
+    count: byId('persona-count'),
+    presets: byId('presets'),
+    fields: byId('settings-fields'),
+  },
+  storage('localStorage'),
+);
+const transcriptView = new TranscriptView({
+  list: byId('transcript'),
+  announcer: byId('announcer'),
+  empty: byId('transcript-empty'),
+});
+const latencyView = new LatencyView({ root: byId('latency'), figure: byId('latency-figure'), table: byId('latency-parts') });
+
+const conversation = new Conversation({
+  audio: byId('audio'),
+  newClient: () => new RtcClient({ token }),
+  listeners: {
+    state: drawState,
+    turn: (turn, change) => transcriptView.update(turn, change),
+    prefill(progress) {
+      prefill = progress.done < progress.total && progress.done > 0 ? messages.preparing(progress) : '';
+      drawHint();
+    },
+    latency: (estimate) => latencyView.show(estimate),
+    ending: (seconds, reason) => showNotice(messages.ending(seconds, reason), 'warning'),
+    ended(reason) {
+      const message = messages.farewell(reason);
+      if (message.expected) byId('hint').textContent = message.text;
+      else showNotice(message, 'error');
+    },
+    problem(problem) {
+      const silenced = problem.code === 'sound_blocked';
+      showNotice(messages.trouble(problem, config?.slots), silenced ? 'sound' : 'error');
+      if (silenced) addEventListener('pointerdown', resumeSound, { once: true });
+    },
+  },
+});
+const stage = new Stage(conversation, {
+  stage: byId('stage'),
+  userMeter: byId('meter-user'),
+  agentMeter: byId('meter-agent'),
+});
+
+// For tests and diagnostics, read only.
+Object.defineProperty(window, 'rtc', {
+  value: Object.freeze({
+    get client() {
+      return conversation.client;
+    },
+    get state() {
+      return conversation.call.state;
+    },
+  }),
+});
+
+byId('call').addEventListener('click', () => (conversation.call.isActive ? conversation.end() : start()));
+byId('mute').addEventListener('click', toggleMute);
+addEventListener('keydown', (event) => {
+  const typing = event.target instanceof Element && event.target.closest('input, textarea, select, [contenteditable]');
+  if (event.key.toLowerCase() !== 'm' || event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing) return;
+  if (conversation.call.isActive) toggleMute();
+});
+// Chromium says nothing to the server when a tab closes; without this the slot would stay taken for half a minute.
+addEventListener('pagehide', () => conversation.end({ atOnce: true }));
+document.addEventListener('visibilitychange', () => {
+  if (document.visibilityState === 'hidden') return;
+  resumeSound();
+  refreshConfig();
+});
+setInterval(() => {
+  const { durationMs } = conversation.call;
+  byId('timer').textContent = durationMs === null ? '' : messages.clock(durationMs);
+}, 500);
+setInterval(() => {
+  if (!conversation.call.isActive && document.visibilityState === 'visible') refreshConfig();
+}, CONFIG_EVERY_MS);
+
+if (!isSecureContext) showNotice(messages.trouble({ code: 'insecure_context' }), 'error');
+else if (typeof RTCPeerConnection === 'undefined') showNotice(messages.trouble({ code: 'no_webrtc' }), 'error');
+refreshConfig();
+
+function start() {
+  hideNotice();
+  latencyView.clear();
+  transcriptView.clear();
+  conversation.start(settings.chosen());
+}
+
+function toggleMute() {
+  conversation.mute(!conversation.muted);
+  drawMute();
+}
+
+function resumeSound() {
+  conversation.resumeSound();
+  if (byId('error').dataset.kind === 'sound') hideNotice();
+}
+
+async function refreshConfig() {
+  const engine = byId('engine');
+  try {
+    config = await api.config();
+  } catch (error) {
+    engine.dataset.health = 'down';
+    if (conversation.call.isActive) return;
+    showNotice(messages.trouble(error instanceof CallError ? error : { message: String(error) }), 'server');
+    return;
+  }
+  const { name, device, summary } = config.engine;
+  engine.dataset.health = config.slots.free > 0 ? 'free' : 'full';
+  byId('engine-name').textContent = name;
+  byId('engine-device').textContent = messages.deviceName(device);
+  byId('engine-slots').textContent = messages.slotsFree(config.slots);
+  byId('engine-summary').textContent = summary;
+  settings.offer(config.engine);
+  if (byId('error').dataset.kind === 'server') hideNotice();
+  const reach = config.connectivity;
+  if (reach && !reach.ok && !byId('error').hasChildNodes()) showNotice(messages.noConnectivity(reach.message), 'server');
+}
+
+/** @param {import('./call.js').CallState} state */
+function drawState(state) {
+  const { isActive, phase } = conversation.call;
+  document.body.dataset.state = state;
+  document.body.dataset.phase = phase;
+  document.body.classList.toggle('in-call', isActive);
+  if (phase !== 'preparing') prefill = '';
+  byId('status').textContent = messages.STATES[state].title;
+  drawHint();
+  byId('call').dataset.state = isActive ? 'end' : 'start';
+  byId('call-label').textContent = isActive ? messages.END : messages.START;
+  byId('mute').hidden = !isActive;
+  drawMute();
+  settings.lock(isActive);
+  if (isActive) stage.start();
+  else stage.stop();
+  if (phase === 'live') transcriptView.began(performance.now() - (conversation.call.durationMs ?? 0));
+  if (phase === 'connecting') byId('settings').open = false;
+  if (phase === 'ended' || phase === 'failed') refreshConfig();
+}
+
+function drawHint() {
+  const { state, isActive } = conversation.call;
+  byId('hint').textContent = isActive && conversation.muted ? messages.MUTED : prefill || messages.STATES[state].text;
+}
+
+function drawMute() {
+  const { muted } = conversation;
+  byId('mute').setAttribute('aria-pressed', String(muted));
+  byId('mute-label').textContent = muted ? messages.UNMUTE_LABEL : messages.MUTE_LABEL;
+  document.body.dataset.muted = String(muted);
+  drawHint();
+}
+
+/**
+ * @param {messages.Message} message
+ * @param {'error' | 'warning' | 'server' | 'sound'} kind `server` goes away when the server is well, `sound` on a gesture.
+ */
+function showNotice({ title, text }, kind) {
+  const notice = byId('error');
+  if (notice.dataset.kind === kind && notice.textContent === title + text) return; // don't read it out again
+  const head = document.createElement('strong');
+  head.textContent = title;
+  const body = document.createElement('p');
+  body.textContent = text;
+  notice.dataset.kind = kind;
+  notice.replaceChildren(head, body);
+}
+
+function hideNotice() {
+  byId('error').replaceChildren();
+}

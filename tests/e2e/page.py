@@ -1,0 +1,86 @@
+"""Our page, as a person uses it: what they press and what they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from playwright.async_api import Page, expect
+
+from tests.e2e.listen import plain
+
+LIVE_STATES = "listening|hearing|speaking|interrupted"
+CONNECT_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One entry of the transcript."""
+
+    side: str
+    text: str
+    cut: str
+    """The word at which the agent was interrupted, or ""."""
+
+    @property
+    def words(self) -> str:
+        return plain(self.text)
+
+
+class TalkPage:
+    """Presses and reads; asks no script for anything that a person could see."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.call = page.locator("#call")
+        self.mute = page.locator("#mute")
+        self.status = page.locator("#status")
+        self.error = page.locator("#error")
+        self.engine = page.locator("#engine")
+        self.persona = page.locator("#persona")
+        self.voice = page.locator("#voice")
+
+    async def start(self) -> None:
+        """Press Start, and wait until the agent can be talked to."""
+        await self.call.click()
+        await self.wait_live()
+
+    async def wait_live(self) -> None:
+        await self.wait_state(LIVE_STATES, CONNECT_MS)
+
+    async def wait_state(self, states: str, within_ms: float = CONNECT_MS) -> None:
+        """`states`: names of `data-state` of the body, with a bar between them."""
+        selector = ",".join(f'body[data-state="{state}"]' for state in states.split("|"))
+        await self.page.wait_for_selector(selector, state="attached", timeout=within_ms)
+
+    async def end(self) -> None:
+        await self.call.click()
+        await self.wait_state("ended")
+
+    async def turns(self) -> list[Turn]:
+        found = await self.page.locator("#transcript .turn").evaluate_all(
+            """turns => turns.map(turn => ({
+                side: turn.classList.contains('agent') ? 'agent' : 'user',
+                text: [...turn.querySelectorAll('.word')].map(word => word.textContent).join(' '),
+                cut: turn.querySelector('.word.cut')?.textContent ?? '',
+            }))"""
+        )
+        return [Turn(**turn) for turn in found]
+
+    async def said(self, side: str) -> str:
+        """All that one side has said, as the transcript shows it."""
+        return " ".join(turn.words for turn in await self.turns() if turn.side == side)
+
+    async def wait_said(self, side: str, words: str, within_ms: float) -> None:
+        """Until the transcript shows `words` (a regular expression in small letters) on a side."""
+        await self.page.wait_for_function(
+            """([side, words]) => {
+                const shown = [...document.querySelectorAll(`#transcript .turn.${side} .word`)];
+                const text = shown.map(word => word.textContent).join(' ').toLowerCase().replaceAll("'", '');
+                return new RegExp(words).test(text.replace(/[^a-z0-9]+/g, ' '));
+            }""",
+            arg=[side, words],
+            timeout=within_ms,
+        )
+
+    async def expect_error(self, text: str) -> None:
+        await expect(self.error).to_contain_text(text)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from pydantic import SecretStr
+
+from rtc_server.config import HttpSettings
+from rtc_server.errors import BadOffer, UnsupportedOffer
+from rtc_server.http.app import create_app
+from rtc_server.http.auth import Gate
+from rtc_server.http.info import Info
+from rtc_server.http.page import Page
+from rtc_server.http.sessions import Sessions
+from rtc_server.session.session import Session
+from rtc_server.transports.webrtc.connectivity import Connectivity
+from tests.session.conftest import House
+from tests.session.fakes import FakeEngine, FakeLeg
+
+KEY = "0123456789abcdef"
+
+
+class FakeWebRtcLeg(FakeLeg):
+    """Answers later offers; refuses those that say `refuse`."""
+
+    kind = "webrtc"
+
+    async def renegotiate(self, offer_sdp: str) -> str:
+        if "refuse" in offer_sdp:
+            raise UnsupportedOffer("no ICE restart yet")
+        return f"answer to {offer_sdp}"
+
+
+@dataclass
+class FakeWebRtc:
+    house: House
+    legs: list[FakeWebRtcLeg] = field(default_factory=list)
+
+    async def create(self, offer_sdp: str, session: Session) -> tuple[FakeWebRtcLeg, str]:
+        if "bad" in offer_sdp:
+            raise BadOffer("there is no audio section")
+        if "defect" in offer_sdp:
+            raise RuntimeError("a defect of ours")
+        self.legs.append(FakeWebRtcLeg(self.house.clock))
+        return self.legs[-1], f"answer to {offer_sdp}"
+
+
+@dataclass
+class Site:
+    client: TestClient[Any, Any]
+    house: House
+    webrtc: FakeWebRtc
+
+
+MakeSite = Callable[..., Awaitable[Site]]
+
+
+@pytest.fixture
+async def make_site() -> AsyncIterator[MakeSite]:
+    clients: list[TestClient[Any, Any]] = []
+
+    async def make(api_key: str | None = None, slots: int = 2, **http: Any) -> Site:
+        house = House(engine=FakeEngine(slots=slots))
+        settings = HttpSettings(api_key=SecretStr(api_key) if api_key else None, **http)
+        webrtc, gate = FakeWebRtc(house), Gate(settings)
+        reach = Connectivity(ok=True, message="", addresses=("192.0.2.1",))
+        info = Info(house.engine, house.admission, lambda: reach, gate.needs_key)
+        sessions = Sessions(house.admission, house.registry, webrtc)  # type: ignore[arg-type]
+        client: TestClient[Any, Any] = TestClient(TestServer(create_app(gate, sessions, info, Page())))
+        await client.start_server()
+        clients.append(client)
+        return Site(client, house, webrtc)
+
+    yield make
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+async def site(make_site: MakeSite) -> Site:
+    return await make_site()

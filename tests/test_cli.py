@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from rtc_server import __version__, cli
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--help"])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    for command in ("serve", "check", "bench"):
+        assert command in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert __version__ in capsys.readouterr().out
+
+
+def test_no_command_is_a_usage_error() -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([])
+    assert end.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "--host", "0.0.0.0"], "RTC_API_KEY"),
+        (["serve", "--slots", "0"], "slots"),
+        (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["serve", "--engine", "ecko"], "did you mean"),
+        (["check", "--advertise-ip", "example"], "advertise_ip"),
+    ],
+)
+def test_wrong_setting_is_one_clear_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) in (1, 2)
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_batch_size_is_another_word_for_slots() -> None:
+    assert cli._parser().parse_args(["serve", "--batch-size", "3"]).slots == 3

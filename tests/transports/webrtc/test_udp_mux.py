@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from typing import Any, cast
+
+import pytest
+from aioice import stun
+
+from rtc_server.errors import ConfigError
+from rtc_server.transports.webrtc.ice import OWNER_SILENT_S, IceAgent
+from rtc_server.transports.webrtc.udp_mux import MAX_DATAGRAM_BYTES, MuxSocket, UdpMux, open_mux
+from tests.transports.webrtc.checks import FakeSocket, agent, request
+
+CALLER = ("192.0.2.1", 5000)
+STRANGER = ("203.0.113.9", 666)
+
+
+class Rig:
+    """A mux without sockets, one call in it, a clock to be set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.mux = UdpMux(clock=lambda: self.now)
+        self.socket = FakeSocket()
+        self.got: list[bytes] = []
+        self.agent = IceAgent(self.got.append, lambda: None)
+        self.mux.add(self.agent)
+
+    def receive(self, data: bytes, remote: tuple[Any, ...] = CALLER) -> None:
+        self.mux.datagram_received(cast(MuxSocket, self.socket), data, remote)
+
+    def check(self, remote: tuple[Any, ...] = CALLER, **attributes: Any) -> None:
+        self.receive(bytes(request(self.agent, **attributes)), remote)
+
+
+def test_check_is_answered_where_it_came_from() -> None:
+    rig = Rig()
+    rig.check()
+    ((_, destination),) = rig.socket.sent
+    assert destination == CALLER
+    assert rig.socket.responses()[0].attributes["XOR-MAPPED-ADDRESS"] == CALLER
+
+
+def test_ipv6_check_is_answered_to_the_full_address_and_keyed_by_host_and_port() -> None:
+    rig = Rig()
+    remote = ("fe80::1", 5000, 0, 4)
+    rig.check(remote)
+    assert rig.socket.sent[0][1] == remote
+    assert set(rig.mux.by_address) == {("fe80::1", 5000)}
+    rig.receive(b"\x80media", ("fe80::1", 5000, 0, 4))
+    assert rig.got == [b"\x80media"]
+
+
+def test_datagrams_reach_the_call_only_from_an_address_that_a_check_has_proved() -> None:
+    rig = Rig()
+    rig.receive(b"\x80early")
+    rig.check()
+    rig.receive(b"\x80media")
+    rig.receive(b"\x80media", STRANGER)
+    assert rig.got == [b"\x80media"]
+    assert rig.mux.dropped["stranger"] == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"\x80" * (MAX_DATAGRAM_BYTES + 1), "oversize"),
+        (b"\x80", "stranger"),
+        (b"\x00", "bad_stun"),
+        (b"\x00\x01\x00\x00" + b"\x00" * 16, "bad_stun"),
+        (bytes(stun.Message(stun.Method.BINDING, stun.Class.INDICATION)), "bad_stun"),
+        (bytes(stun.Message(stun.Method.ALLOCATE, stun.Class.REQUEST)), "bad_stun"),
+        (bytes(stun.Message(stun.Method.BINDING, stun.Class.RESPONSE)), "bad_stun"),
+        (bytes(stun.Message(stun.Method.BINDING, stun.Class.REQUEST)), "unknown_ufrag"),
+        (bytes(request(agent())), "unknown_ufrag"),
+    ],
+)
+def test_hostile_datagram_is_dropped_counted_and_never_answered(data: bytes, reason: str) -> None:
+    rig = Rig()
+    rig.receive(data, STRANGER)
+    assert rig.mux.dropped == {reason: 1}
+    assert not rig.socket.sent and not rig.got and not rig.mux.by_address
+
+
+def test_wrong_password_is_counted_and_not_answered() -> None:
+    rig = Rig()
+    rig.receive(bytes(request(rig.agent, pwd="guess")), STRANGER)
+    assert rig.mux.dropped == {"bad_integrity": 1} and not rig.socket.sent
+
+
+def test_wrong_fingerprint_is_bad_stun() -> None:
+    rig = Rig()
+    data = bytearray(bytes(request(rig.agent)))
+    data[-1] ^= 1
+    rig.receive(bytes(data))
+    assert rig.mux.dropped == {"bad_stun": 1}
+
+
+@pytest.mark.parametrize("attribute", [0x0006, 0x0020, 0x0024, 0x8029, 0x0009, 0x0008, 0x8028])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 5])
+def test_stun_attributes_of_wrong_sizes_never_raise(attribute: int, size: int) -> None:
+    rig = Rig()
+    body = struct.pack("!HH", attribute, size) + b"\xff" * (size + -size % 4)
+    rig.receive(struct.pack("!HHI12s", 1, len(body), stun.COOKIE, b"t" * 12) + body)
+    assert sum(rig.mux.dropped.values()) == 1 and not rig.socket.sent
+
+
+def test_20000_random_datagrams_leave_the_call_and_the_tables_alone() -> None:
+    rig = Rig()
+    rig.check()
+    rig.got.clear()
+    rng = random.Random(3)
+    good = bytes(request(rig.agent))
+    for _ in range(20_000):
+        data = bytearray(good) if rng.random() < 0.3 else bytearray(rng.randbytes(rng.randrange(80)))
+        for _ in range(rng.randrange(4)):
+            if data:
+                data[rng.randrange(len(data))] = rng.randrange(256)
+        if bytes(data) != good:
+            rig.receive(bytes(data), STRANGER)
+    assert not rig.got
+    assert set(rig.mux.by_address) == {CALLER}
+    assert rig.agent.selected is not None and rig.agent.selected.address == CALLER
+
+
+def test_two_calls_behind_one_address_are_told_apart_by_port() -> None:
+    rig = Rig()
+    other = agent()
+    rig.mux.add(other)
+    rig.check()
+    rig.receive(bytes(request(other)), (CALLER[0], CALLER[1] + 1))
+    assert rig.mux.by_address == {CALLER: rig.agent, (CALLER[0], CALLER[1] + 1): other}
+
+
+def test_address_of_a_live_call_cannot_be_taken_over_by_another_call() -> None:
+    """A caller who forges a neighbour's source address must not draw the neighbour's media to itself."""
+    rig = Rig()
+    thief = agent()
+    rig.mux.add(thief)
+    rig.check()
+    rig.receive(bytes(request(thief)))
+    assert rig.mux.by_address[CALLER] is rig.agent
+    assert rig.mux.dropped == {"address_taken": 1} and not thief.paths
+
+
+def test_address_changes_hands_once_its_call_is_silent_or_gone() -> None:
+    rig = Rig()
+    rig.check()
+    heir = agent()
+    rig.mux.add(heir)
+    rig.now += OWNER_SILENT_S + 1
+    rig.receive(bytes(request(heir)))
+    assert rig.mux.by_address[CALLER] is heir
+    rig.mux.remove(rig.agent)
+    assert rig.mux.by_address[CALLER] is heir
+
+
+def test_tables_hold_a_bounded_number_of_addresses_per_call_and_none_after_it() -> None:
+    rig = Rig()
+    for port in range(1000, 1100):
+        rig.check((CALLER[0], port), USE_CANDIDATE=None)
+    assert set(rig.mux.by_address) == set(rig.agent.paths)
+    assert len(rig.agent.paths) <= 8
+    rig.mux.remove(rig.agent)
+    rig.mux.remove(rig.agent)
+    assert not rig.mux.by_address and not rig.mux.by_ufrag
+
+
+async def test_open_mux_binds_any_free_port_for_both_families_and_answers_there() -> None:
+    mux = await open_mux(0)
+    ours = agent()
+    mux.add(ours)
+    try:
+        assert mux.port > 0
+        loop = asyncio.get_running_loop()
+        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            if ("IPv6" if family == socket.AF_INET6 else "IPv4") not in mux.families:
+                continue
+            with socket.socket(family, socket.SOCK_DGRAM) as client:
+                client.setblocking(False)
+                client.sendto(bytes(request(ours)), (host, mux.port))
+                data = await asyncio.wait_for(loop.sock_recv(client, 2048), 5)
+                assert stun.parse_message(data).message_class == stun.Class.RESPONSE
+    finally:
+        mux.close()
+
+
+async def test_port_in_use_is_a_clear_error() -> None:
+    mux = await open_mux(0)
+    try:
+        with pytest.raises(ConfigError, match="cannot bind UDP port"):
+            await open_mux(mux.port)
+    finally:
+        mux.close()
+
+
+async def test_sending_never_raises_and_a_paused_socket_drops() -> None:
+    mux = await open_mux(0)
+    (item, *_) = mux._sockets
+    item.send(b"x", ("192.0.2.200", 0))
+    item.error_received(ConnectionRefusedError())
+    item.pause_writing()
+    item.send(b"x", ("127.0.0.1", mux.port))
+    assert mux.dropped["send_buffer_full"] == 1
+    item.resume_writing()
+    mux.close()
+    item.send(b"x", ("127.0.0.1", mux.port))
