@@ -46,7 +46,7 @@ const transcriptView = new TranscriptView({
   announcer: byId('announcer'),
   empty: byId('transcript-empty'),
 });
-const latencyView = new LatencyView({ root: byId('latency'), figure: byId('latency-figure'), table: byId('latency-parts') });
+const latencyView = new LatencyView({ root: byId('latency'), figure: byId('latency-figure'), parts: byId('latency-parts') });
 
 const conversation = new Conversation({
   audio: byId('audio'),
@@ -173,7 +173,10 @@ function drawState(state) {
   else stage.stop();
   if (phase === 'live') transcriptView.began(performance.now() - (conversation.call.durationMs ?? 0));
   if (phase === 'connecting') byId('settings').open = false;
-  if (phase === 'ended' || phase === 'failed') refreshConfig();
+  if (phase === 'ended' || phase === 'failed') {
+    latencyView.clear();
+    refreshConfig();
+  }
 }
 
 function drawHint() {

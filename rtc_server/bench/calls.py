@@ -22,20 +22,21 @@ ON_TIME_MS = 20.0
 """A size is carried when 99 % of its packets are less late than this..."""
 COMPLETE_SHARE = 0.99
 """...and so much of what was to be sent came at all."""
-COLUMNS = (
+SHOWN = (
     ("calls", "calls"),
-    ("late_p50_ms", "late p50 ms"),
-    ("late_p99_ms", "p99"),
-    ("late_max_ms", "max"),
-    ("received_gap_p99_ms", "gap p99 ms"),
-    ("received_share", "received"),
-    ("cpu_s_per_call_min", "cpu s/call-min"),
-    ("server_cpu_util", "server cpu"),
-    ("client_cpu_util", "client cpu"),
-    ("rss_mb", "rss MB"),
-    ("m2e_p50_ms", "m2e p50 ms"),
-    ("m2e_p95_ms", "p95"),
-    ("connect_p50_ms", "connect ms"),
+    ("late_p50_ms", "lateness p50, ms"),
+    ("late_p99_ms", "lateness p99, ms"),
+    ("late_max_ms", "lateness max, ms"),
+    ("received_gap_p99_ms", "gap p99, ms"),
+    ("received_share", "received of expected"),
+    ("cpu_s_per_call_min", "CPU s per call-minute"),
+    ("server_cpu_util", "server CPU"),
+    ("client_cpu_util", "client CPU"),
+    ("rss_mb", "server RSS, MB"),
+    ("m2e_p50_ms", "mouth to ear p50, ms"),
+    ("m2e_p95_ms", "mouth to ear p95, ms"),
+    ("connect_p50_ms", "offer to first packet p50, ms"),
+    ("load1", "load of the machine"),
 )
 COMPARED = ("late_p99_ms", "cpu_s_per_call_min", "m2e_p50_ms")
 
@@ -81,7 +82,7 @@ def run(options: CallsOptions) -> int:
 
     Raises: RtcServerError when a server cannot be started or reached, refuses, or does not echo.
     """
-    report = Report("calls", COLUMNS, options.json)
+    report = Report("calls", SHOWN, options.json)
     try:
         ours = [_best(report, options, size, lambda slots: servers.target_of(options, slots)) for size in options.sizes]
         report.add_carried("rtc_server" if options.url is None else options.url, carried(ours))

@@ -107,10 +107,14 @@ class LoadClient:
                     raise PeerError(
                         f"call {number + 1} of {self._spec.calls}: {error.message}", hint=error.hint
                     ) from error
+            gc.collect()
+            gc.freeze()
+            gc.disable()  # the lists of packets only grow: walking them would be seen as lateness
             await asyncio.sleep(SETTLE_S)
             window = await self._measure()
             await asyncio.sleep(TAIL_S)
         finally:
+            gc.enable()
             await self._pacer.stop()
             await asyncio.gather(*(call.close() for call in self._calls))
         return self._figures(window)
@@ -134,22 +138,16 @@ class LoadClient:
         await call.close()
 
     async def _measure(self) -> Window:
-        gc.collect()
-        gc.freeze()
-        gc.disable()  # the lists of packets only grow: walking them would be seen as lateness
-        try:
-            self._pacer.reset()
-            begin_s = time.monotonic()
-            for call in self._calls:
-                call.uplink.begin(begin_s)
-            server_before = self._usage()
-            cpu_before_s = time.process_time()
-            await asyncio.sleep(self._spec.seconds)
-            server_after = self._usage()
-            end_s = time.monotonic()
-            cpu_s = time.process_time() - cpu_before_s
-        finally:
-            gc.enable()
+        self._pacer.reset()
+        begin_s = time.monotonic()
+        for call in self._calls:
+            call.uplink.begin(begin_s)
+        server_before = self._usage()
+        cpu_before_s = time.process_time()
+        await asyncio.sleep(self._spec.seconds)
+        server_after = self._usage()
+        end_s = time.monotonic()
+        cpu_s = time.process_time() - cpu_before_s
         return Window(begin_s, end_s, server_before, server_after, cpu_s, self._pacer.lateness_ms().tolist())
 
     def _usage(self) -> Usage | None:

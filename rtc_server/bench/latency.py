@@ -17,26 +17,27 @@ from rtc_server.bench.servers import Target
 
 DEFAULT_CALLS = 1
 DEFAULT_SECONDS = 20.0
-COLUMNS = (
+SHOWN = (
     ("calls", "calls"),
-    ("m2e_p50_ms", "m2e p50 ms"),
-    ("m2e_p95_ms", "p95"),
-    ("m2e_first_ms", "first 10 s"),
-    ("m2e_last_ms", "last 10 s"),
-    ("drift_ms_per_min", "drift ms/min"),
-    ("bursts", "bursts"),
-    ("missed", "missed"),
-    ("answer_p50_ms", "answer ms"),
-    ("connect_p50_ms", "connect ms"),
-    ("lost", "lost"),
-    ("server_cpu_util", "server cpu"),
+    ("m2e_p50_ms", "mouth to ear p50, ms"),
+    ("m2e_p95_ms", "mouth to ear p95, ms"),
+    ("m2e_first_ms", "p50 of the first 10 s"),
+    ("m2e_last_ms", "p50 of the last 10 s"),
+    ("drift_ms_per_min", "drift, ms per min"),
+    ("bursts", "bursts heard"),
+    ("missed", "bursts missed"),
+    ("answer_p50_ms", "offer to answer p50, ms"),
+    ("connect_p50_ms", "offer to first packet p50, ms"),
+    ("lost", "packets lost"),
+    ("server_cpu_util", "server CPU"),
+    ("load1", "load of the machine"),
 )
-DROP_COLUMNS = (
-    ("dropped", "dropped"),
-    ("m2e_before_ms", "m2e before ms"),
-    ("m2e_after_2s_ms", "after 2 s"),
-    ("m2e_worst_ms", "worst"),
-    ("back_after_s", "back after s"),
+SHOWN_WITH_DROPS = (
+    ("dropped", "uplink packets dropped"),
+    ("m2e_before_ms", "before the drop p50, ms"),
+    ("m2e_after_2s_ms", "from 2 s after it p50, ms"),
+    ("m2e_worst_ms", "worst burst after it, ms"),
+    ("back_after_s", "back to normal after, s"),
 )
 COMPARED = ("m2e_p50_ms", "m2e_p95_ms", "connect_p50_ms", "cpu_s_per_call_min")
 
@@ -84,8 +85,8 @@ def run(options: LatencyOptions) -> int:
 
     Raises: RtcServerError when a server cannot be started or reached, refuses, or does not echo.
     """
-    columns = (*COLUMNS, *DROP_COLUMNS) if options.drop_at else COLUMNS
-    report = Report("latency", columns, options.json)
+    shown = (*SHOWN, *SHOWN_WITH_DROPS) if options.drop_at else SHOWN
+    report = Report("latency", shown, options.json)
     try:
         ours = _measure(report, options, lambda: servers.target_of(options, options.calls))
         if options.peer is not None:

@@ -13,57 +13,67 @@ from rtc_server.bench.figures import Figures
 
 Row = dict[str, Any]
 
+RUNS_PER_TABLE = 6
+
 
 class Report:
-    """Prints rows as they come. `columns` are (key, heading) of the table; JSON lines carry every key."""
+    """Prints runs as they come.
 
-    def __init__(self, bench: str, columns: Sequence[tuple[str, str]], json_lines: bool) -> None:
+    A table has a line per figure and a column per run, since there are more figures than runs. `shown` are (key, name)
+    of its figures; JSON lines carry every key.
+    """
+
+    def __init__(self, bench: str, shown: Sequence[tuple[str, str]], json_lines: bool) -> None:
         self._bench = bench
-        self._columns = columns
+        self._shown = shown
         self._json = json_lines
         self._rows: list[Row] = []
-        self._console = Console()
+        self._console = Console(highlight=False)
 
     def say(self, text: str) -> None:
         """For people only."""
         if not self._json:
-            self._console.print(text, style="dim", highlight=False)
+            self._console.print(text, style="dim")
 
     def add(self, target: str, run: int | str, figures: Figures) -> None:
         row: Row = {"bench": self._bench, "server": target, "run": run, **figures}
         if self._json:
             self._line(row)
+            return
         self._rows.append(row)
+        if len(self._rows) == RUNS_PER_TABLE:
+            self._flush_table()
 
     def add_ratios(self, peer: str, ratios: Figures) -> None:
         """How many times better we are than `peer`, figure by figure."""
-        row: Row = {"bench": self._bench, "server": peer, "run": "ratio", **ratios}
         if self._json:
-            self._line(row)
-        else:
-            self._flush_table()
-            told = ", ".join(f"{name} {value}" for name, value in ratios.items())
-            self._console.print(f"against {peer}: {told}", highlight=False)
+            self._line({"bench": self._bench, "server": peer, "run": "ratio", **ratios})
+            return
+        self._flush_table()
+        told = ", ".join(f"{name} {_cell(value)}" for name, value in ratios.items())
+        self._console.print(f"{peer} over ours: {told}")
 
     def add_carried(self, target: str, calls: int) -> None:
         """The greatest size that a server carried on time."""
         if self._json:
             self._line({"bench": self._bench, "server": target, "run": "carried", "calls": calls})
-        else:
-            self._flush_table()
-            self._console.print(f"{target}: {calls} calls carried with their packets on time", highlight=False)
+            return
+        self._flush_table()
+        self._console.print(f"{target}: {calls} calls carried with their packets on time")
 
     def finish(self) -> None:
-        if not self._json:
-            self._flush_table()
+        self._flush_table()
 
     def _flush_table(self) -> None:
         if not self._rows:
             return
-        table = Table("server", "run", *(heading for _, heading in self._columns))
+        table = Table("")
         for row in self._rows:
-            cells = [_cell(row.get(key)) for key, _ in self._columns]
-            table.add_row(str(row["server"]), str(row["run"]), *cells, style="bold" if row["run"] == "best" else "")
+            best = row["run"] == "best"
+            run = "best" if best else f"run {row['run']}"
+            table.add_column(f"{row['server']}\n{run}", style="bold" if best else "")
+        for key, name in self._shown:
+            table.add_row(name, *(_cell(row.get(key)) for row in self._rows))
         self._console.print(table)
         self._rows.clear()
 

@@ -17,6 +17,7 @@ Positions are samples at 24 kHz on the sender's time line. `now` is `time.monoto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from rtc_server.media.samplestore import SampleStore
 from rtc_server.media.timeline import Arrival, Timeline
 from rtc_server.media.timescale import (
     BLOCK_SAMPLES,
+    FADE_SAMPLES,
     Place,
     SpeechLevel,
     join,
@@ -130,6 +132,7 @@ class JitterBuffer:
         """Before this position the store has nothing that could be played late."""
         self._surplus_seen = False
         self._delay_samples = 0.0
+        self._jitter_samples = config.first_slack_ms * SAMPLES_PER_MS
 
     @property
     def delay_ms(self) -> float:
@@ -139,7 +142,7 @@ class JitterBuffer:
     @property
     def target_ms(self) -> float:
         """What it aims at, before frame ends are moved to packet ends."""
-        return (self._delay.wanted() - self._delay.minimum) / SAMPLES_PER_MS
+        return self._jitter_samples / SAMPLES_PER_MS
 
     # Packets in
 
@@ -270,7 +273,9 @@ class JitterBuffer:
         now_at = self._phase.smooth(now)
         if not self._timeline.started:
             return np.zeros(FRAME_SAMPLES, np.float32)
-        wanted_end = now_at - self._delay.wanted() - self._packet_misfit()
+        wanted = self._delay.wanted()
+        self._jitter_samples = wanted - self._delay.minimum
+        wanted_end = now_at - wanted - self._packet_misfit()
         best = self._best_read_position(wanted_end)
         if self._read_at is None:
             self._read_at = best
@@ -278,7 +283,7 @@ class JitterBuffer:
         if abs(best - self._read_at) > self._config.jump_above_ms * SAMPLES_PER_MS:
             frame_fade = self._jump(best)
         self._decode_held(up_to=self._read_at)
-        self._play_late(wanted_end)
+        self._play_late(wanted_end, best)
         self._decode_held(up_to=self._read_at + FRAME_SAMPLES)
         self._note_unheard()
         frame = self._read(self._correction(wanted_end, best), frame_fade)
@@ -292,7 +297,7 @@ class JitterBuffer:
         return self._packet_samples - self._grid()
 
     def _grid(self) -> int:
-        return int(np.gcd(self._packet_samples, FRAME_SAMPLES))
+        return math.gcd(self._packet_samples, FRAME_SAMPLES)
 
     def _packet_border(self) -> int:
         return self._timeline.newest_position + self._packet_samples
@@ -312,7 +317,7 @@ class JitterBuffer:
         self._concealer.end()
         return continuation
 
-    def _play_late(self, wanted_end: float) -> None:
+    def _play_late(self, wanted_end: float, best: int) -> None:
         """If the last frame ended in concealment and the real sound has come since, go back to it as far as allowed."""
         if self._hole is None or self._read_at is None:
             return
@@ -320,12 +325,11 @@ class JitterBuffer:
         back = self._read_at - start
         if self._store.end <= start or back <= 0:
             return
-        room = self._read_at + FRAME_SAMPLES - wanted_end
-        allowed = room
+        allowed = self._read_at - best if self._too_late(wanted_end) else 0
         if back >= self._config.replay_above_ms * SAMPLES_PER_MS:
-            above_target = self._delay.minimum + self._config.max_delay_ms * SAMPLES_PER_MS - self._delay.wanted()
-            allowed = max(room, room + above_target - self._packet_misfit())
-        back = int(min(back, allowed))
+            above_target = self._config.max_delay_ms * SAMPLES_PER_MS - self._jitter_samples - self._packet_misfit()
+            allowed = max(allowed, int(self._read_at + FRAME_SAMPLES - wanted_end + above_target))
+        back = min(back, allowed)
         if back >= BLOCK_SAMPLES and self._read_at - back < self._store.end:
             self._read_at -= back
             self.counters.replayed_samples += back
@@ -337,18 +341,27 @@ class JitterBuffer:
             self._hole = None
 
     def _correction(self, wanted_end: float, best: int) -> int:
-        """Samples to cut (> 0) or to add (< 0). What counts is when the packet comes that holds the frame's end."""
+        """Samples to cut (> 0) or to add (< 0)."""
         assert self._read_at is not None
-        config, grid = self._config, self._grid()
-        spare = wanted_end - self._read_at - FRAME_SAMPLES
-        to_border = (self._packet_border() - self._read_at - FRAME_SAMPLES) % grid
-        jitter = self._delay.wanted() - self._delay.minimum
-        slop = config.cut_hysteresis_ms * SAMPLES_PER_MS + config.cut_hysteresis_share * jitter
-        surplus = spare > (to_border or grid) + slop
+        config = self._config
+        hysteresis = config.cut_hysteresis_ms * SAMPLES_PER_MS + config.cut_hysteresis_share * self._jitter_samples
+        one_packet = 0 if self._to_border() else self._grid()
+        surplus = self._slack(wanted_end) > one_packet + hysteresis
         confirmed, self._surplus_seen = surplus and self._surplus_seen, surplus
-        if confirmed or spare - to_border < -config.add_hysteresis_ms * SAMPLES_PER_MS:
-            return best - self._read_at
-        return 0
+        return best - self._read_at if confirmed or self._too_late(wanted_end) else 0
+
+    def _to_border(self) -> int:
+        """From the frame's end to the end of the packet that holds it: waited for, and of no use yet."""
+        assert self._read_at is not None
+        return (self._packet_border() - self._read_at - FRAME_SAMPLES) % self._grid()
+
+    def _slack(self, wanted_end: float) -> float:
+        """How much earlier than wanted the packet comes that holds the frame's end."""
+        assert self._read_at is not None
+        return wanted_end - self._read_at - FRAME_SAMPLES - self._to_border()
+
+    def _too_late(self, wanted_end: float) -> bool:
+        return self._slack(wanted_end) < -self._config.add_hysteresis_ms * SAMPLES_PER_MS
 
     def _read(self, correction: int, fade_from: FloatSamples) -> FloatSamples:
         """1920 samples from the read pointer on; it moves on by what was used."""
@@ -384,32 +397,36 @@ class JitterBuffer:
         return frame
 
     def _read_spliced(self, correction: int, available: int) -> tuple[FloatSamples, int]:
-        """A frame with one or two splices towards `correction`, where there is a place; and the samples used."""
+        """A frame spliced towards `correction`, where there is a place; and the samples used.
+
+        Every splice lies within the frame, so that the next one goes on where this one ends.
+        """
         assert self._read_at is not None
         config, counters = self._config, self.counters
         step = int(config.quiet_step_ms) * SAMPLES_PER_MS
         extra = min(available - FRAME_SAMPLES, correction, step) if correction > 0 else 0
         samples = self._store.read(self._read_at, FRAME_SAMPLES + extra)
         size = samples.size
-        for _ in range(2 if abs(correction) > config.two_splices_above_ms * SAMPLES_PER_MS else 1):
-            if correction > 0 and samples.size > FRAME_SAMPLES:
-                place = self._place(samples, samples.size - FRAME_SAMPLES, correction, config.voiced_cut_ms)
-                if place is not None:
-                    samples = shortened(samples, place)
-                    counters.cut_samples += place.length
-            elif correction < 0 and samples.size < FRAME_SAMPLES + step:
-                place = self._place(samples, min(-correction, step), correction, config.voiced_add_ms)
-                if place is not None:
-                    samples = lengthened(samples, place)
-                    counters.added_samples += place.length
-                    correction += place.length
+        if correction < 0:
+            place = self._place(samples, min(-correction, step), correction, config.voiced_add_ms)
+            if place is not None:
+                samples = lengthened(samples, place)
+                counters.added_samples += place.length
+        for _ in range(2 if correction > config.two_cuts_above_ms * SAMPLES_PER_MS else 1):
+            if samples.size <= FRAME_SAMPLES or correction < 0:
+                break
+            place = self._place(samples, samples.size - FRAME_SAMPLES, correction, config.voiced_cut_ms)
+            if place is not None:
+                samples = shortened(samples, place)
+                counters.cut_samples += place.length
         return samples[:FRAME_SAMPLES].copy(), FRAME_SAMPLES + size - samples.size
 
     def _place(self, samples: FloatSamples, wanted: int, correction: int, voiced_ms: float) -> Place | None:
-        place = quiet_place(samples, wanted, self._level.quiet)
+        latest = FRAME_SAMPLES - FADE_SAMPLES
+        place = quiet_place(samples, wanted, self._level.quiet, latest)
         if place is None and abs(correction) > self._config.voiced_above_ms * SAMPLES_PER_MS:
             longest = min(wanted, int(voiced_ms) * SAMPLES_PER_MS)
-            place = pitch_place(samples, longest, self._config.similarity)
+            place = pitch_place(samples, longest, self._config.similarity, latest)
         return place
 
     def _conceal(self, n_samples: int, silence: bool) -> FloatSamples:

@@ -32,7 +32,8 @@ class JitterConfig:
     voiced_add_ms: float = 15.0
     voiced_above_ms: float = 15.0
     """Error from which voiced speech is spliced too, a pitch period at a time."""
-    two_splices_above_ms: float = 80.0
+    two_cuts_above_ms: float = 80.0
+    """Error from which a frame may have two cuts."""
     similarity: float = 0.8
     """Least correlation of two pitch periods that may be joined."""
     jump_above_ms: float = 500.0

@@ -101,6 +101,8 @@ def _declare(library: ctypes.CDLL) -> None:
     library.opus_decoder_destroy.restype = None
     library.opus_decode_float.argtypes = [c_void_p, c_char_p, c_int, c_void_p, c_int, c_int]
     library.opus_decode_float.restype = c_int
+    library.opus_packet_parse.argtypes = [c_char_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p]
+    library.opus_packet_parse.restype = c_int
     library.opus_encoder_create.argtypes = [c_int, c_int, c_int, POINTER(c_int)]
     library.opus_encoder_create.restype = c_void_p
     library.opus_encoder_destroy.argtypes = [c_void_p]

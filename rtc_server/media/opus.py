@@ -15,6 +15,7 @@ from rtc_server.media.frames import FloatSamples
 
 _MAX_PACKET_S = 0.120
 _MAX_PACKET_BYTES = 1275
+_MAX_FRAMES = 48
 
 
 class OpusError(ValueError):
@@ -47,6 +48,9 @@ class OpusDecoder:
         self._grain = sample_rate // 400  # 2.5 ms: libopus conceals in multiples of it
         self._buffer = np.zeros(int(sample_rate * _MAX_PACKET_S), np.float32)
         self._buffer_address = self._buffer.ctypes.data
+        self._parse = self._library.opus_packet_parse
+        self._frame_sizes = (ctypes.c_int16 * _MAX_FRAMES)()
+        self._frame_sizes_address = ctypes.addressof(self._frame_sizes)
 
     def decode(self, payload: bytes) -> FloatSamples:
         """The samples of the next packet; a new array.
@@ -83,7 +87,9 @@ class OpusDecoder:
         self._library.opus_decoder_ctl(c_void_p(self._state), c_int(libopus.RESET_STATE))
 
     def duration_samples(self, payload: bytes) -> int:
-        """How many samples the packet holds; 0 for something that is no Opus packet."""
+        """How many samples the packet holds; 0 for something that is no Opus packet by RFC 6716 section 3.4."""
+        if self._parse(payload, len(payload), None, None, self._frame_sizes_address, None) <= 0:
+            return 0
         return int(opuspacket.duration_ms(payload) * self._samples_per_ms)
 
     def has_fec(self, payload: bytes) -> bool:

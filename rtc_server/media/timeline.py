@@ -89,7 +89,8 @@ class Timeline:
         step = self._samples_since_newest(timestamp)
         position = self.newest_position + step
         excess = now * SAMPLE_RATE - (position + duration) - usual_delay if usual_delay is not None else 0.0
-        moved = new_source or self._contradicts(sequence_number, step) or self._off_in_time(now, excess)
+        moved = new_source or self._contradicts(sequence_number, step)
+        moved = moved or (step > 0 and self._off_in_time(now, excess))
         if moved:
             self._late_since = None
             position = int(now * SAMPLE_RATE - duration - (usual_delay or 0.0))
@@ -117,7 +118,7 @@ class Timeline:
         return (ahead > 0 and step <= 0) or (ahead == 0 and step != 0)
 
     def _off_in_time(self, now: float, excess: float) -> bool:
-        """A late burst is over in no time; a time line that has moved stays late."""
+        """Whether the newest packet is impossibly early, or late for a while: a late burst is over in no time."""
         if excess < -self._config.early_jump_ms * SAMPLES_PER_MS:
             return True
         if excess <= self._config.max_delay_ms * SAMPLES_PER_MS:

@@ -74,10 +74,10 @@ def block_power(samples: FloatSamples) -> FloatSamples:
     return power
 
 
-def quiet_place(samples: FloatSamples, wanted: int, threshold: float) -> Place | None:
+def quiet_place(samples: FloatSamples, wanted: int, threshold: float, latest: int | None = None) -> Place | None:
     """The longest splice of at most `wanted` samples inside the longest quiet stretch; None where there is none.
 
-    A splice of less than a block is not worth making, unless less is wanted.
+    It begins at `latest` at the latest. A splice of less than a block is not worth making, unless less is wanted.
     """
     quiet = block_power(samples) <= threshold
     if not quiet.any():
@@ -87,13 +87,14 @@ def quiet_place(samples: FloatSamples, wanted: int, threshold: float) -> Place |
     longest = int(np.argmax(ends - starts))
     start, stretch = int(starts[longest]) * BLOCK_SAMPLES, int(ends[longest] - starts[longest]) * BLOCK_SAMPLES
     length = min(wanted, stretch - FADE_SAMPLES)
-    if length < min(BLOCK_SAMPLES, wanted):
+    if length < min(BLOCK_SAMPLES, wanted) or (latest is not None and start > latest):
         return None
-    return Place(start + (stretch - FADE_SAMPLES - length) // 2, length)
+    middle = start + (stretch - FADE_SAMPLES - length) // 2
+    return Place(middle if latest is None else min(middle, latest), length)
 
 
-def pitch_place(samples: FloatSamples, wanted: int, similarity: float) -> Place | None:
-    """Where the sound repeats itself best, with a period of 2.5 ms up to `wanted`.
+def pitch_place(samples: FloatSamples, wanted: int, similarity: float, latest: int | None = None) -> Place | None:
+    """Where the sound repeats itself best, with a period of 2.5 ms up to `wanted`; it begins at `latest` at the latest.
 
     None where no two periods have a normalised correlation of at least `similarity`; -1 takes the best there is.
     """
@@ -102,7 +103,8 @@ def pitch_place(samples: FloatSamples, wanted: int, similarity: float) -> Place 
         return None
     width = 2 * FADE_SAMPLES
     best_correlation, best = -2.0, Place(0, longest)
-    for position in range(0, samples.size - width - longest, _PERIOD_STEP):
+    end = samples.size - width - longest
+    for position in range(0, end if latest is None else min(end, latest + 1), _PERIOD_STEP):
         here = samples[position : position + width]
         later = samples[position + SHORTEST_PERIOD : position + longest + width]
         power = np.convolve(np.square(later), _WINDOW, "valid") * float(here @ here)

@@ -39,8 +39,10 @@ async def open_chromium(tmp_path: Path, serve: Serve) -> AsyncIterator[OpenChrom
     profiles = (tmp_path / f"chromium-{number}" for number in itertools.count())
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(server: ServerProcess, microphone: Path | None = None, allowed: bool = True) -> Chromium:
-            browser = running_chromium(next(profiles), server.url, microphone=microphone, allowed=allowed)
+        async def start(
+            server: ServerProcess, microphone: Path | None = None, allowed: bool = True, url: str = ""
+        ) -> Chromium:
+            browser = running_chromium(next(profiles), url or server.url, microphone=microphone, allowed=allowed)
             return await stack.enter_async_context(browser)
 
         yield start

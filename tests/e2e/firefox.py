@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.listen import EAR_JS
 
-EXECUTABLE = shutil.which("firefox-esr") or "/usr/bin/firefox-esr"
+EXECUTABLE = shutil.which("firefox-esr")
 START_WITHIN_S = 40.0
 ANSWER_WITHIN_S = 30.0
 _PREFS: dict[str, Any] = {
@@ -122,18 +122,11 @@ class Firefox:
 @contextlib.asynccontextmanager
 async def running_firefox(profile: Path, prefs: dict[str, Any] | None = None) -> AsyncIterator[Firefox]:
     """A browser with a profile and a debugging port of its own; at the end its pages have logged no error."""
-    if not Path(EXECUTABLE).exists():
+    if EXECUTABLE is None:
         pytest.skip("no Firefox here: apt-get install firefox-esr")
-    profile.mkdir()
-    lines = (f"user_pref({json.dumps(key)}, {json.dumps(value)});" for key, value in (_PREFS | (prefs or {})).items())
-    (profile / "user.js").write_text("\n".join(lines))
-    command = [EXECUTABLE, "--headless", "--no-remote", "--profile", str(profile)]
-    command += ["--remote-debugging-port", "0", "about:blank"]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = _launch(EXECUTABLE, profile, _PREFS | (prefs or {}))
     try:
-        address = await _debugging_address(profile / "WebDriverBiDiServer.json")
+        address = await _debugging_address(profile)
         async with aiohttp.ClientSession() as http:
             firefox = Firefox(await http.ws_connect(f"ws://{address}/session", max_msg_size=1 << 28))
             try:
@@ -152,12 +145,27 @@ async def running_firefox(profile: Path, prefs: dict[str, Any] | None = None) ->
         shutil.rmtree(profile, ignore_errors=True)
 
 
-async def _debugging_address(path: Path) -> str:
-    """Firefox writes the port that it chose into its profile."""
+def _launch(executable: str, profile: Path, prefs: dict[str, Any]) -> subprocess.Popen[bytes]:
+    profile.mkdir()
+    lines = (f"user_pref({json.dumps(key)}, {json.dumps(value)});" for key, value in prefs.items())
+    (profile / "user.js").write_text("\n".join(lines))
+    command = [executable, "--headless", "--no-remote", "--profile", str(profile)]
+    command += ["--remote-debugging-port", "0", "about:blank"]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+async def _debugging_address(profile: Path) -> str:
     deadline = asyncio.get_running_loop().time() + START_WITHIN_S
-    while True:
-        with contextlib.suppress(OSError, ValueError):
-            server = json.loads(path.read_text())
-            return f"{server['ws_host']}:{server['ws_port']}"
+    while (address := _written_address(profile)) is None:
         assert asyncio.get_running_loop().time() < deadline, f"Firefox did not start within {START_WITHIN_S} s"
         await asyncio.sleep(0.1)
+    return address
+
+
+def _written_address(profile: Path) -> str | None:
+    """Firefox writes the port that it chose into its profile."""
+    try:
+        server = json.loads((profile / "WebDriverBiDiServer.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return f"{server['ws_host']}:{server['ws_port']}"

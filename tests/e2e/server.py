@@ -94,6 +94,12 @@ class ServerProcess:
                 raise AssertionError(f"{in_use} slots in use after {within_s} s, not {slots}:\n{self.log}")
             await asyncio.sleep(0.1)
 
+    async def wait_metric(self, name: str, value: float, within_s: float) -> None:
+        deadline = asyncio.get_running_loop().time() + within_s
+        while (found := await self.metric(name)) != value:
+            assert asyncio.get_running_loop().time() < deadline, f"{name} is {found} after {within_s} s, not {value}"
+            await asyncio.sleep(0.3)
+
     async def stop(self) -> int:
         """SIGTERM, and the exit status; kills what does not end."""
         if self.process.poll() is None:

@@ -49,6 +49,14 @@ def utterances(name: str) -> list[Utterance]:
     return [Utterance(label["start"], label["end"], label["text"]) for label in labels[f"{name}.wav"]]
 
 
+def chatter(seconds: float) -> Pcm:
+    """Speech without a pause: noise suppression takes a tone for noise."""
+    name = "03_barge_in"
+    recording = spoken(name)
+    parts = [recording[round(u.start_s * RATE_HZ) : round(u.end_s * RATE_HZ)] for u in utterances(name)]
+    return np.resize(np.concatenate(parts), round(seconds * RATE_HZ))
+
+
 def resampled(pcm: Pcm, from_hz: int, to_hz: int) -> Pcm:
     """A whole recording at another rate, through its spectrum."""
     if from_hz == to_hz:

@@ -152,12 +152,11 @@ class Conversation:
 
     def _is_addressed(self, turn: Turn, text: str) -> bool:
         """Are these words for the agent: not its own, and not the "mm-hmm" of somebody who listens?"""
-        said = Said.of(text)
-        if not said.plain:
+        if not any(character.isalnum() for character in text):
             return False
         if not turn.over_agent:
             return True
-        listening = (self._mouth.active or bool(self._interrupted)) and is_backchannel(said)
+        listening = (self._mouth.active or bool(self._interrupted)) and is_backchannel(Said.of(text))
         return not listening and not self._own_words.is_echo(text, turn.start_frame, turn.end_frame)
 
     def _answer_if_complete(self, turn: Turn) -> None:

@@ -94,11 +94,11 @@ class Endpointer:
         self._audio.append(heard.pcm)
         on = VOICE_ON_WHILE_AGENT_SPEAKS if agent_speaks else VOICE_ON
         events: list[EndpointEvent] = []
-        for probability in heard.voice:
+        for block, probability in enumerate(heard.voice):
             if self.speaking:
                 self._track(probability > on - _VOICE_OFF_BELOW_ON, events)
             elif self._sets_in(probability > on):
-                events.append(self._start())
+                events.append(self._start(block))
         if self.speaking and len(self._audio) >= _MAX_FRAMES:
             self._end(events)
         return events
@@ -107,14 +107,15 @@ class Endpointer:
         self._run = self._run + 1 if voiced else 0
         return self._run >= _ONSET_BLOCKS
 
-    def _start(self) -> Started:
+    def _start(self, block: int) -> Started:
         self.speaking = True
         self._paused = False
         self._silent = 0
         self._voiced = self._run
         self._last_voiced_frame = self._frame
         self._audio = deque(self._audio, maxlen=_MAX_FRAMES)
-        return Started(max(0, self._frame - self._run // BLOCKS_PER_FRAME))
+        first_block = self._frame * BLOCKS_PER_FRAME + block - (self._run - 1)
+        return Started(first_block // BLOCKS_PER_FRAME)
 
     def _track(self, voiced: bool, events: list[EndpointEvent]) -> None:
         if voiced:

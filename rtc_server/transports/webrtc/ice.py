@@ -16,11 +16,17 @@ from typing import Any, Protocol
 
 from aioice import stun
 
+from rtc_server.transports.webrtc.ratelimit import RateLimit
+
 MAX_PATHS = 8
 """Addresses that one call may have at a time; the one unused for longest makes room, never the selected one."""
 
 OWNER_SILENT_S = 15.0
 """An address that another call proved to be its own changes hands after so long without a check."""
+
+CHECKS_PER_S = 50.0
+CHECKS_BURST = 200.0
+"""Answering a check costs about 0.1 ms; browsers send some ten at first and one in 2 to 6 s afterwards."""
 
 Address = tuple[str, int]
 """(host, port): the key of a remote address, for both address families."""
@@ -59,6 +65,7 @@ class IceAgent:
         self.on_datagram = on_datagram
         self._on_first_check = on_first_check
         self._key = self.pwd.encode()
+        self._checks = RateLimit(CHECKS_PER_S, CHECKS_BURST)
         self.paths: dict[Address, Path] = {}
         self.selected: Path | None = None
         self.path_switches = 0
@@ -68,6 +75,10 @@ class IceAgent:
     def authenticates(self, request: stun.Message) -> bool:
         """MESSAGE-INTEGRITY made with our password (RFC 8445 section 7.3)."""
         return request.check_message_integrity(self._key)
+
+    def may_check(self, now: float) -> bool:
+        """False while the peer sends more checks than any honest one does."""
+        return self._checks.allow(now)
 
     def answer(self, request: stun.Message, path: Path, now: float) -> tuple[stun.Message, list[Address]]:
         """Handle an authenticated check that came over `path`.

@@ -40,6 +40,9 @@ PACKETS_BURST = 500.0
 LEAST_EXPECTED_LOSS_PCT = 5
 MOST_EXPECTED_LOSS_PCT = 40
 
+_PACKETS_IN = metrics.PACKETS.labels("in")
+_PACKETS_OUT = metrics.PACKETS.labels("out")
+
 
 class PacketSink(Protocol):
     """A jitter buffer, as far as it is filled from here."""
@@ -115,7 +118,7 @@ class RtpSession:
         packet = RtpPacket.parse(data)
         if packet.payload_type != self.payload_type:
             return  # comfort noise, telephone events: nothing that was agreed on
-        metrics.PACKETS.labels("in").inc()
+        _PACKETS_IN.inc()
         self._receiver.received(now, packet.sequence_number, packet.timestamp, packet.ssrc)
         if packet.payload:
             self.last_audio_s = now
@@ -152,7 +155,7 @@ class RtpSession:
         lateness_s = self._clock() - slot_s
         self._worst_lateness_s = max(self._worst_lateness_s, lateness_s)
         metrics.PACKET_LATENESS_SECONDS.observe(lateness_s)
-        metrics.PACKETS.labels("out").inc()
+        _PACKETS_OUT.inc()
 
     def report_when_due(self, now: float) -> None:
         """About once a second: what we sent, how we hear the peer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ from rtc_server.transports.webrtc.udp_mux import UdpMux, open_mux
 
 CERTIFICATE_LEAST_LIFE = datetime.timedelta(days=1)
 """A certificate with less to live is replaced for the calls to come; aiortc makes them for 30 days."""
+
+ADDRESSES_FRESH_S = 5.0
+"""How long this machine's addresses are taken for granted: a laptop changes its network between two calls."""
 
 logger = get_logger(__name__)
 
@@ -48,6 +52,7 @@ class WebRtcTransport:
         self._mux: UdpMux | None = None
         self._certificate = RTCCertificate.generateCertificate()
         self._addresses: list[str] = []
+        self._addresses_read_s = 0.0
 
     @property
     def mux(self) -> UdpMux:
@@ -58,7 +63,7 @@ class WebRtcTransport:
         """Bind the port. Raises: ConfigError when it is taken, or an address to advertise is none."""
         self._mux = await open_mux(self.config.udp_port, self._clock)
         try:
-            self._addresses = advertised_addresses(self.config.advertise_ip, self._mux.families)
+            self._read_addresses()
         except BaseException:
             self._mux.close()
             self._mux = None
@@ -68,7 +73,13 @@ class WebRtcTransport:
 
     def connectivity(self) -> Sequence[str]:
         """The addresses that answers offer at present, best first."""
+        if self._clock() - self._addresses_read_s > ADDRESSES_FRESH_S:
+            self._read_addresses()
         return tuple(self._addresses)
+
+    def _read_addresses(self) -> None:
+        self._addresses = advertised_addresses(self.config.advertise_ip, self.mux.families)
+        self._addresses_read_s = self._clock()
 
     async def create(self, offer_sdp: str, handler: LegHandler) -> tuple[WebRtcLeg, str]:
         """A leg and the answer, within milliseconds: nothing is gathered, resolved or waited for.
@@ -81,7 +92,7 @@ class WebRtcTransport:
             mux=self.mux,
             pacer=self._pacer,
             certificate=self._fresh_certificate(),
-            addresses=self._addresses,
+            addresses=self.connectivity(),
             handler=handler,
             ice_timeout_s=self.config.ice_timeout_s,
             dtls_timeout_s=self.config.dtls_timeout_s,
@@ -93,8 +104,7 @@ class WebRtcTransport:
 
     async def close(self) -> None:
         """Close every leg and the port. May be called twice."""
-        for leg in list(self.legs):
-            await leg.close("server_closed")
+        await asyncio.gather(*[leg.close("server_closed") for leg in self.legs])
         if self._mux is not None:
             self._mux.close()
             self._mux = None

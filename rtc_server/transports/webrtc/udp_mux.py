@@ -94,12 +94,16 @@ class UdpMux:
             username = str(request.attributes.get("USERNAME", ""))
         except (ValueError, struct.error, IndexError):
             return self.drop("bad_stun")
+        if "FINGERPRINT" not in request.attributes:  # RFC 8445 section 7.1 asks for it in every check
+            return self.drop("bad_stun")
         agent = self.by_ufrag.get(username.partition(":")[0])
         if agent is None:
             return self.drop("unknown_ufrag")
         if not agent.authenticates(request):
             return self.drop("bad_integrity")
         now = self._clock()
+        if not agent.may_check(now):
+            return self.drop("check_flood")
         address = (remote[0], remote[1])
         owner = self.by_address.get(address)
         if owner is not None and owner is not agent and not _gone_quiet(owner, now):

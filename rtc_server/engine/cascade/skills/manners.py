@@ -83,7 +83,8 @@ def fallback(said: Said, memory: Memory, now: datetime) -> Reply:
 
 def is_backchannel(said: Said) -> bool:
     """Only the small noises of somebody who listens: no reason to stop talking."""
-    return all(_BACKCHANNEL.fullmatch(word) for word in said.plain.split())
+    words = said.plain.split()
+    return bool(words) and all(_BACKCHANNEL.fullmatch(word) for word in words)
 
 
 def _comma_name(memory: Memory) -> str:

@@ -1,0 +1,82 @@
+"""A person talks with the embedded agent on the page, in Chromium: hears it, is understood, interrupts it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.listen import SPEECH_RMS, heard_by, plain
+from tests.e2e.page import TalkPage
+from tests.e2e.speech import silence, spoken, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
+
+GREETING_S = 9.0
+"""The person lets the agent finish its greeting."""
+
+
+async def test_a_person_is_greeted_and_understood(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
+    server = await serve("cascade", 1)
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(GREETING_S), spoken("02_two_turns"))
+    chromium = await open_chromium(server, microphone)
+    talk = TalkPage(await chromium.open())
+    assert "cascade" in await talk.engine.inner_text()
+    await talk.start()
+    await talk.wait_said("agent", "demo voice.*interrupt me", 20_000)
+    await talk.wait_said("user", "my name is alex", 20_000)
+    await talk.wait_said("agent", "nice to meet you alex", 20_000)
+    await talk.wait_said("user", "timer for (ten|10) minutes", 20_000)
+    await talk.wait_said("agent", "i will tell you in (ten|10) minutes", 20_000)
+    await asyncio.sleep(2)
+
+    # The words that were shown are the words that were heard, and nobody was cut short.
+    heard = (await heard_by(talk.page)).words()
+    for words in ("demo voice", "interrupt me", "meet you alex", "minutes"):
+        assert words in heard
+    turns = await talk.turns()
+    order = [plain(turn.text) for turn in turns]
+    said = ["demo voice", "my name is", "meet you", "timer", "i will tell you"]
+    places = [next(place for place, text in enumerate(order) if part in text) for part in said]
+    assert places == sorted(places)
+    assert [turn.side for turn in turns if turn.text][:2] == ["agent", "user"]
+    assert not any(turn.cut for turn in turns)
+
+    await talk.end()
+    await server.wait_slots_in_use(0, within_s=5)
+
+
+async def test_an_interrupted_story_stops_and_its_cut_word_is_marked(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    server = await serve("cascade", 1)
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(GREETING_S), spoken("03_barge_in"))
+    chromium = await open_chromium(server, microphone)
+    talk = TalkPage(await chromium.open())
+    await talk.start()
+    await talk.wait_said("agent", "once upon a time a small boat", 30_000)
+    await talk.page.wait_for_selector("#transcript .turn.agent .word.cut", timeout=15_000)
+    await talk.wait_said("agent", "okay i stopped", 15_000)
+    await talk.wait_said("user", "what time is it", 15_000)
+    await talk.wait_said("agent", r"it is \d+", 15_000)
+    await asyncio.sleep(2)
+
+    (story,) = [turn for turn in await talk.turns() if "once upon a time" in turn.words]
+    assert story.cut == story.text.split()[-1]
+    assert "conversation" not in story.words
+
+    agent, user = await heard_by(talk.page), await heard_by(talk.page, "user")
+    _, interruption, *_ = user.spans(gap_s=1.2)
+    began_s = interruption.start_s
+    assert agent.between(began_s - 1.0, began_s).loudness() > SPEECH_RMS
+    (told,) = [span for span in agent.spans(gap_s=0.5) if span.start_s < began_s < span.end_s]
+    assert told.end_s < began_s + 1.5
+    # What came back is the story's beginning and then the answers, never the rest of the story.
+    heard = agent.words()
+    assert "small boat" in heard
+    assert "stopped" in heard
+    assert "wind had fallen" not in heard
+
+    await talk.end()

@@ -1,0 +1,198 @@
+"""The page in Chromium, as a person uses it, with the echo engine: the controls, the reload, and every trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.listen import SPEECH_RMS, heard_by
+from tests.e2e.page import TalkPage
+from tests.e2e.speech import chatter, silence, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
+
+REFUSED = "status of 503"
+"""What Chromium logs when a server is full."""
+
+
+@pytest_asyncio.fixture
+async def microphone(tmp_path: Path) -> Path:
+    """Somebody who talks and talks."""
+    return write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(60), pad_s=0)
+
+
+async def test_one_click_starts_the_call_and_its_sound(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    # Nothing here may run a script before the click: Playwright's scripts count as gestures, and would let sound play.
+    await talk.start()
+    await asyncio.sleep(3)
+
+    audio = await talk.page.locator("audio").evaluate(
+        "({paused, muted, volume, currentTime}) => ({paused, muted, volume, currentTime})"
+    )
+    assert not audio["paused"] and not audio["muted"] and audio["volume"] == 1
+    assert audio["currentTime"] > 0.5
+    assert (await heard_by(talk.page)).loudness() > SPEECH_RMS
+    assert await server.slots_in_use() == 1
+    await expect(talk.page.locator("#latency")).to_contain_text(re.compile(r"\d+ ms"))
+    stats = await talk.page.evaluate("ear.stats()")
+    assert stats["inbound-rtp"]["packetsLost"] == 0
+    assert stats["inbound-rtp"]["packetsReceived"] > 50
+
+
+async def test_mute_silences_the_user_and_nothing_else(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    await talk.start()
+    await asyncio.sleep(2.5)
+    await talk.mute.click()
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    muted_s = await talk.page.evaluate("performance.now() / 1000")
+    await asyncio.sleep(4)
+    await talk.page.keyboard.press("m")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    unmuted_s = await talk.page.evaluate("performance.now() / 1000")
+    await asyncio.sleep(3)
+
+    heard = await heard_by(talk.page)
+    assert heard.between(muted_s - 1.0, muted_s).loudness() > SPEECH_RMS
+    assert heard.between(muted_s + 2.0, unmuted_s).loudness() < SPEECH_RMS / 5
+    assert heard.between(unmuted_s + 1.5, heard.end_s).loudness() > SPEECH_RMS
+    await talk.end()
+
+
+async def test_a_call_can_be_ended_and_started_again(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    for calls in (1, 2):
+        await talk.start()
+        await talk.page.wait_for_selector("#transcript .turn.user", state="attached")
+        await talk.end()
+        await server.wait_slots_in_use(0, within_s=5)
+        assert await talk.page.evaluate("ear.microphones.map(track => track.readyState)") == ["ended"] * calls
+        assert await talk.page.evaluate("ear.peers.map(peer => peer.signalingState)") == ["closed"] * calls
+    await expect(talk.error).to_be_empty()
+
+
+async def test_the_keyboard_is_enough(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    await talk.call.focus()
+    await talk.page.keyboard.press("Enter")
+    await talk.wait_live()
+    await talk.page.keyboard.press("Enter")
+    await talk.wait_state("ended")
+
+
+@pytest.mark.parametrize("way", ["reload", "close", "leave"])
+async def test_a_page_that_goes_away_frees_its_slot_and_the_next_one_can_call(
+    way: str, serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    chromium = await open_chromium(server, microphone)
+    talk = TalkPage(await chromium.open())
+    await talk.start()
+    await server.wait_slots_in_use(1)
+    match way:
+        case "reload":
+            await talk.page.reload()
+        case "close":
+            await talk.page.close()
+            talk = TalkPage(await chromium.open())
+        case "leave":
+            await talk.page.goto("about:blank")
+            talk = TalkPage(await chromium.open())
+    await server.wait_slots_in_use(0, within_s=5)
+    await talk.start()
+    assert await server.slots_in_use() == 1
+    await talk.end()
+
+
+async def test_a_full_server_says_so_and_the_person_can_try_again(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    chromium = await open_chromium(server, microphone)
+    chromium.expected_errors.append(REFUSED)
+    first, second = TalkPage(await chromium.open()), TalkPage(await chromium.open())
+    await first.start()
+    await second.call.click()
+    await second.expect_error("The agent is in another call. Try again in 5 seconds.")
+    await second.wait_state("failed")
+    await first.wait_live()
+
+    await first.end()
+    await server.wait_slots_in_use(0, within_s=5)
+    await second.start()
+    await expect(second.error).to_be_empty()
+    await second.end()
+
+
+async def test_a_refused_microphone_is_explained_and_takes_no_slot(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    talk = TalkPage(await (await open_chromium(server, microphone, allowed=False)).open())
+    await talk.call.click()
+    await talk.expect_error("The microphone is blocked")
+    await talk.wait_state("failed")
+    assert await server.slots_in_use() == 0
+    assert "session created" not in server.log
+
+
+async def test_a_missing_microphone_is_explained_and_takes_no_slot(serve: Serve, open_chromium: OpenChromium) -> None:
+    server = await serve("echo", 1)
+    talk = TalkPage(await (await open_chromium(server)).open())
+    await talk.call.click()
+    await talk.expect_error("No microphone found")
+    assert "session created" not in server.log
+
+
+async def test_a_page_without_https_explains_why_it_cannot_work(serve: Serve, open_chromium: OpenChromium) -> None:
+    server = await serve("echo", 1, "--host", "0.0.0.0")
+    (address, *_) = (await server.get("/v1/config"))[1]["connectivity"]["addresses"]
+    url = f"http://[{address}]:{server.port}" if ":" in address else f"http://{address}:{server.port}"
+    talk = TalkPage(await (await open_chromium(server, url=url)).open())
+    await talk.expect_error("This page needs HTTPS")
+    await talk.expect_error("--tls self-signed")
+
+
+async def test_a_server_that_stops_is_told_to_the_person(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1, "--drain-s", "2")
+    chromium = await open_chromium(server, microphone)
+    chromium.expected_errors.append("net::ERR_CONNECTION_REFUSED")
+    talk = TalkPage(await chromium.open())
+    await talk.start()
+    assert await server.stop() == 0
+    await talk.wait_state("ended", 5_000)
+    await talk.expect_error("The server")
+
+
+async def test_a_caller_without_a_microphone_listens(serve: Serve, open_chromium: OpenChromium) -> None:
+    """`client.js` on its own, in a page without any permission: the agent speaks, nobody answers."""
+    server = await serve("cascade", 1)
+    page = await (await open_chromium(server, allowed=False)).open()
+    await page.evaluate(
+        """async () => {
+            const { RtcClient } = await import('/client.js');
+            window.caller = new RtcClient();
+            await caller.connect({ microphone: null });
+        }"""
+    )
+    await asyncio.sleep(6)
+    assert "demo voice" in (await heard_by(page)).words()
+    await page.evaluate("caller.close()")
+    await server.wait_slots_in_use(0, within_s=5)

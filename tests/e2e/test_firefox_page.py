@@ -1,0 +1,92 @@
+"""The page in Firefox ESR, with the echo engine and Firefox's fake microphone, which hums a tone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import OpenFirefox, Serve
+from tests.e2e.firefox import Firefox
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
+
+LIVE = "['listening', 'hearing', 'speaking', 'interrupted'].includes(document.body.dataset.state)"
+
+
+async def start(firefox: Firefox) -> None:
+    await firefox.click("#call")
+    await firefox.wait_until(LIVE)
+
+
+async def end(firefox: Firefox) -> None:
+    await firefox.click("#call")
+    await firefox.wait_until("document.body.dataset.state === 'ended'")
+
+
+async def settled(firefox: Firefox, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was received and sent in the next `seconds`: reports before and after."""
+    before = await firefox.evaluate("ear.stats()")
+    await asyncio.sleep(seconds)
+    return before, await firefox.evaluate("ear.stats()")
+
+
+async def test_sound_flows_both_ways(serve: Serve, open_firefox: OpenFirefox) -> None:
+    """Firefox once decoded no sample of answers whose Opus parameters differ from its own."""
+    server = await serve("echo", 1)
+    firefox = await open_firefox()
+    await firefox.open(server.url)
+    assert "echo" in await firefox.evaluate("document.querySelector('#engine').textContent")
+    await start(firefox)
+    await asyncio.sleep(1.5)
+    before, after = await settled(firefox, 3.0)
+
+    received, sent = after["inbound-rtp"], after["outbound-rtp"]
+    assert received["packetsReceived"] - before["inbound-rtp"]["packetsReceived"] > 100
+    assert sent["packetsSent"] - before["outbound-rtp"]["packetsSent"] > 100
+    assert received["packetsLost"] == 0
+    assert received["totalSamplesReceived"] > 48_000
+    assert received["totalAudioEnergy"] > before["inbound-rtp"]["totalAudioEnergy"]
+    audio = "(({paused, muted, currentTime}) => ({paused, muted, currentTime}))(document.querySelector('audio'))"
+    playing = await firefox.evaluate(audio)
+    assert not playing["paused"] and not playing["muted"] and playing["currentTime"] > 0.5
+    assert await server.slots_in_use() == 1
+    await end(firefox)
+
+
+async def test_mute_end_and_start_again(serve: Serve, open_firefox: OpenFirefox) -> None:
+    server = await serve("echo", 1)
+    firefox = await open_firefox()
+    await firefox.open(server.url)
+    await start(firefox)
+    await firefox.wait_until("document.querySelector('#transcript .turn.user') !== null")
+    await firefox.click("#mute")
+    await firefox.wait_until("document.querySelector('#mute').getAttribute('aria-pressed') === 'true'")
+    await asyncio.sleep(2)
+    before, after = await settled(firefox, 2.0)
+    energy = after["inbound-rtp"]["totalAudioEnergy"] - before["inbound-rtp"]["totalAudioEnergy"]
+    assert energy < 1e-4
+    await firefox.click("#mute")
+    await end(firefox)
+    await server.wait_slots_in_use(0, within_s=5)
+    await firefox.wait_until("document.querySelector('#status').textContent === 'Call ended'")
+
+    await start(firefox)
+    assert await server.slots_in_use() == 1
+    await end(firefox)
+    await server.wait_slots_in_use(0, within_s=5)
+    assert await firefox.evaluate("document.querySelector('#error').textContent") == ""
+
+
+async def test_a_reload_frees_the_slot_and_the_next_call_works(serve: Serve, open_firefox: OpenFirefox) -> None:
+    server = await serve("echo", 1)
+    firefox = await open_firefox()
+    await firefox.open(server.url)
+    await start(firefox)
+    await server.wait_slots_in_use(1)
+    await firefox.reload()
+    await server.wait_slots_in_use(0, within_s=5)
+    await start(firefox)
+    assert await server.slots_in_use() == 1
+    await end(firefox)

@@ -1,0 +1,105 @@
+"""The page at the widths of a phone, a tablet and a desktop, dark and light: nothing overflows, nothing is missing.
+
+Screenshots go to the directory that RTC_ARTIFACTS names, for people to look at.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page
+
+from tests.e2e.chromium import Chromium
+from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.page import TalkPage
+from tests.e2e.speech import silence, spoken, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
+
+SIZES = {"phone": (360, 740), "tablet": (768, 1024), "desktop": (1440, 900)}
+SCHEMES = ("light", "dark")
+LEAST_TARGET_PX = 40
+
+LAYOUT = """() => {
+    const box = (selector) => {
+        const element = document.querySelector(selector);
+        if (!element || !element.checkVisibility()) return null;
+        const { left, top, width, height } = element.getBoundingClientRect();
+        return { left, top, width, height };
+    };
+    return {
+        pageWidth: document.documentElement.scrollWidth, innerWidth, innerHeight,
+        call: box('#call'), mute: box('#mute'), status: box('#status'), engine: box('#engine'),
+        transcript: box('#transcript'), persona: box('#persona'), voice: box('#voice'), error: box('#error'),
+        font: getComputedStyle(document.body).fontFamily,
+    };
+}"""
+
+
+def artifacts(tmp_path: Path) -> Path:
+    directory = Path(os.environ.get("RTC_ARTIFACTS") or tmp_path / "artifacts")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+async def check_and_shoot(page: Page, directory: Path, state: str, visible: tuple[str, ...]) -> None:
+    """All sizes and schemes of the page as it is now."""
+    for size, (width, height) in SIZES.items():
+        await page.set_viewport_size({"width": width, "height": height})
+        for scheme in SCHEMES:
+            await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
+            await page.wait_for_timeout(300)
+            await page.screenshot(path=directory / f"{state}-{size}-{scheme}.png", animations="disabled")
+        layout = await page.evaluate(LAYOUT)
+        assert layout["pageWidth"] <= layout["innerWidth"], f"{state}, {size}: the page is wider than its window"
+        for name in visible:
+            box = layout[name]
+            assert box is not None and box["width"] > 0 and box["height"] > 0, f"{state}, {size}: no #{name}"
+            inside = box["left"] >= 0 and box["left"] + box["width"] <= width
+            assert inside, f"{state}, {size}: #{name} lies outside: {box}"
+        button = layout["call"]
+        assert min(button["width"], button["height"]) >= LEAST_TARGET_PX, f"{state}, {size}: #call is too small"
+        on_screen = button["top"] >= 0 and button["top"] + button["height"] <= height
+        assert on_screen, f"{state}, {size}: #call can be reached only by scrolling: {button}"
+
+
+async def opened(chromium: Chromium) -> TalkPage:
+    talk = TalkPage(await chromium.open())
+    await talk.page.wait_for_selector('#engine:not([data-health="unknown"])')
+    return talk
+
+
+async def test_the_page_fits_before_and_in_a_call(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(8), spoken("03_barge_in"))
+    talk = await opened(await open_chromium(await serve("cascade", 2), microphone))
+    directory = artifacts(tmp_path)
+    controls = ("call", "status", "engine")
+    await check_and_shoot(talk.page, directory, "ready", (*controls, "persona", "voice"))
+    await talk.start()
+    await talk.wait_said("agent", "once upon a time a small boat", 40_000)
+    await talk.page.wait_for_selector("#transcript .turn.agent .word.cut", timeout=20_000)
+    await talk.wait_said("user", "what time is it", 20_000)
+    await check_and_shoot(talk.page, directory, "call", (*controls, "mute", "transcript"))
+    await talk.mute.click()
+    await check_and_shoot(talk.page, directory, "muted", (*controls, "mute", "transcript"))
+    await talk.end()
+    await check_and_shoot(talk.page, directory, "ended", (*controls, "transcript"))
+
+
+async def test_the_page_fits_with_an_error(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(1))
+    talk = await opened(await open_chromium(await serve("echo", 1), microphone, allowed=False))
+    await talk.call.click()
+    await talk.wait_state("failed")
+    await check_and_shoot(talk.page, artifacts(tmp_path), "error", ("call", "status", "engine", "error"))
+
+
+async def test_zoomed_to_twice_its_size_nothing_overflows(serve: Serve, open_chromium: OpenChromium) -> None:
+    """What a person with weak eyes does: half the room for everything."""
+    talk = await opened(await open_chromium(await serve("echo", 1)))
+    await talk.page.set_viewport_size({"width": 640, "height": 450})
+    await talk.page.evaluate("document.documentElement.style.fontSize = '200%'")
+    layout = await talk.page.evaluate(LAYOUT)
+    assert layout["pageWidth"] <= layout["innerWidth"]

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Api } from '../../static/api.js';
+
+/** A fetch that answers with `response` and keeps what it was asked. */
+function serving(response) {
+  const requests = [];
+  const fetch = async (url, init) => {
+    requests.push({ url, ...init });
+    if (response instanceof Error) throw response;
+    return response;
+  };
+  return { fetch, requests };
+}
+
+const json = (body, init) => new Response(JSON.stringify(body), init);
+
+test('requests carry the key as bearer and go below the base address', async () => {
+  const { fetch, requests } = serving(json({ engine: {} }));
+  await new Api({ baseUrl: 'https://host/voice/', token: 'k', fetch }).config();
+  assert.equal(requests[0].url, 'https://host/voice/v1/config');
+  assert.equal(requests[0].headers.Authorization, 'Bearer k');
+});
+
+test('without a key no authorization is sent', async () => {
+  const { fetch, requests } = serving(json({}));
+  await new Api({ fetch }).config();
+  assert.equal(requests[0].url, '/v1/config');
+  assert.ok(!('Authorization' in requests[0].headers));
+});
+
+test('an offer is posted as JSON and its answer returned', async () => {
+  const { fetch, requests } = serving(json({ id: 'a', sdp: 'v=0', type: 'answer' }, { status: 201 }));
+  const answer = await new Api({ fetch }).createSession({ sdp: 'v=0', type: 'offer', persona: 'p', voice: undefined });
+  assert.equal(answer.id, 'a');
+  assert.deepEqual(JSON.parse(requests[0].body), { sdp: 'v=0', type: 'offer', persona: 'p' });
+});
+
+test('an error body becomes a CallError with its code and the time to come back', async () => {
+  const body = { code: 'engine_full', message: 'all slots are in use', hint: 'wait' };
+  const { fetch } = serving(json(body, { status: 503, headers: { 'Retry-After': '5' } }));
+  await assert.rejects(new Api({ fetch }).createSession({ sdp: '', type: 'offer' }), {
+    name: 'CallError', code: 'engine_full', message: 'all slots are in use', hint: 'wait', status: 503, retryAfterS: 5,
+  });
+});
+
+test('an answer of a proxy has a code too', async () => {
+  const { fetch } = serving(new Response('<h1>Bad Gateway</h1>', { status: 502 }));
+  await assert.rejects(new Api({ fetch }).config(), { code: 'http_502', status: 502, retryAfterS: null });
+});
+
+test('answers that are not what was asked for are refused', async () => {
+  await assert.rejects(new Api({ fetch: serving(new Response('<html>')).fetch }).config(), { code: 'bad_answer' });
+  const { fetch } = serving(json({ hello: 'world' }));
+  await assert.rejects(new Api({ fetch }).createSession({ sdp: '', type: 'offer' }), { code: 'bad_answer' });
+});
+
+test('a server that does not answer is unreachable', async () => {
+  await assert.rejects(new Api({ fetch: serving(new TypeError('failed')).fetch }).config(), { code: 'server_unreachable' });
+});
+
+test('a session is deleted with keepalive, and one that is gone is no error', async () => {
+  const { fetch, requests } = serving(json({ code: 'session_not_found' }, { status: 404 }));
+  await new Api({ fetch }).deleteSession('a/b');
+  assert.equal(requests[0].url, '/v1/sessions/a%2Fb');
+  assert.equal(requests[0].method, 'DELETE');
+  assert.equal(requests[0].keepalive, true);
+});

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as messages from '../../static/messages.js';
+
+test('a full server says how many lines there are and when to come back', () => {
+  const full = { code: 'engine_full', retryAfterS: 5 };
+  assert.match(messages.trouble(full, { total: 4 }).text, /All 4 lines are in use\. Try again in 5 seconds\./);
+  assert.match(messages.trouble(full, { total: 1 }).text, /The agent is in another call/);
+  assert.match(messages.trouble({ code: 'engine_full' }).text, /Try again in a moment/);
+});
+
+test('each trouble that a caller can meet says what happened and what to do', () => {
+  const codes = [
+    'insecure_context', 'no_webrtc', 'microphone_denied', 'microphone_blocked_by_system', 'microphone_missing',
+    'microphone_busy', 'microphone_failed', 'microphone_lost', 'sound_blocked', 'server_unreachable', 'unauthorized',
+    'forbidden_origin', 'engine_draining', 'engine_unavailable', 'too_many_half_open', 'ice_failed', 'dtls_failed',
+    'unknown_voice', 'bad_answer',
+  ];
+  const titles = codes.map((code) => messages.trouble({ code }).title);
+  assert.equal(new Set(titles).size, codes.length);
+  for (const code of codes) assert.ok(messages.trouble({ code }).text.length > 20, code);
+});
+
+test('an unknown trouble repeats what the server said', () => {
+  const { text } = messages.trouble({ code: 'odd', message: 'the moon is full', hint: 'wait for the new moon' });
+  assert.equal(text, 'The moon is full. wait for the new moon.');
+  assert.ok(messages.trouble({}).text);
+  assert.ok(messages.trouble({ code: 'constructor' }).text);
+});
+
+test('only ends that somebody wanted are expected', () => {
+  for (const reason of ['closed', 'client_closed', 'idle']) assert.equal(messages.farewell(reason).expected, true, reason);
+  for (const reason of ['connection_lost', 'server_stopping', 'engine_lost', 'engine_failed', 'peer_silent']) {
+    assert.equal(messages.farewell(reason).expected, false, reason);
+  }
+});
+
+test('an unknown reason is told as it is', () => {
+  assert.match(messages.farewell('solar_flare').text, /solar flare/);
+  assert.match(messages.farewell('toString').text, /toString/);
+});
+
+test('figures read like words', () => {
+  assert.equal(messages.clock(65_400), '1:05');
+  assert.equal(messages.spokeFor(2_400), 'spoke for 2.4 s');
+  assert.equal(messages.slotsFree({ total: 4, free: 3 }), '3 of 4 free');
+  assert.equal(messages.slotsFree({ total: 1, free: 0 }), 'in a call');
+  assert.match(messages.preparing({ done: 1, total: 4 }), /25 %/);
+  assert.match(messages.preparing({ done: 0, total: 0 }), /0 %/);
+  assert.equal(messages.deviceName('cpu'), 'CPU');
+  assert.equal(messages.deviceName('NVIDIA H200'), 'NVIDIA H200');
+});

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { closeMicrophone, openMicrophone } from '../../static/microphone.js';
+
+const refusing = (name, message = '') => ({
+  getUserMedia: () => Promise.reject(Object.assign(new Error(message), { name })),
+});
+
+test('the microphone is opened with echo cancellation, noise suppression and gain control', async () => {
+  let asked;
+  const stream = {};
+  const mediaDevices = { getUserMedia: async (constraints) => ((asked = constraints), stream) };
+  assert.equal(await openMicrophone({ mediaDevices, isSecure: true }), stream);
+  const { echoCancellation, noiseSuppression, autoGainControl } = asked.audio;
+  assert.ok(echoCancellation && noiseSuppression && autoGainControl);
+});
+
+test('each refusal has a code of its own', async () => {
+  const cases = [
+    [refusing('NotAllowedError', 'Permission denied'), 'microphone_denied'],
+    [refusing('NotAllowedError', 'Permission denied by system'), 'microphone_blocked_by_system'],
+    [refusing('SecurityError'), 'microphone_denied'],
+    [refusing('NotFoundError'), 'microphone_missing'],
+    [refusing('OverconstrainedError'), 'microphone_missing'],
+    [refusing('NotReadableError'), 'microphone_busy'],
+    [refusing('SomethingNew'), 'microphone_failed'],
+    [null, 'microphone_failed'],
+  ];
+  for (const [mediaDevices, code] of cases) {
+    await assert.rejects(openMicrophone({ mediaDevices, isSecure: true }), { name: 'CallError', code });
+  }
+});
+
+test('an insecure page is told so before anything is asked', async () => {
+  await assert.rejects(openMicrophone({ mediaDevices: undefined, isSecure: false }), { code: 'insecure_context' });
+});
+
+test('closing stops every track, and nothing is closed twice over', () => {
+  let stopped = 0;
+  closeMicrophone({ getTracks: () => [{ stop: () => stopped++ }, { stop: () => stopped++ }] });
+  closeMicrophone(null);
+  assert.equal(stopped, 2);
+});

@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Playhead } from '../../static/playhead.js';
+import { Transcript } from '../../static/transcript.js';
+
+const LOUD = 0;
+const MS = 48;
+
+/** A transcript, its log of changes, and a playhead whose RTP time 0 is heard at 0 ms. */
+function scene() {
+  /** @type {string[]} */
+  const changes = [];
+  const transcript = new Transcript((turn, change) => changes.push(`${turn.side} ${change}`));
+  const playhead = new Playhead();
+  const tick = (nowMs, quietMs = LOUD) => {
+    playhead.update(nowMs * MS, nowMs);
+    transcript.tick(playhead, quietMs, nowMs);
+  };
+  return { transcript, playhead, changes, tick };
+}
+
+const texts = (transcript) => transcript.turns.map((turn) => `${turn.side}: ${turn.words.map((word) => word.text).join(' ')}`);
+const delta = (data, atMs) => ({ data, rtp_timestamp: atMs === null ? null : atMs * MS });
+const cuts = (turn) => turn.words.filter((word) => word.cut).map((word) => word.text);
+
+test('a word is shown when the playhead reaches it and not before', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Hello', 200), 0);
+  tick(199);
+  assert.deepEqual(texts(transcript), []);
+  tick(200);
+  assert.deepEqual(texts(transcript), ['agent: Hello']);
+});
+
+test('pieces join into words at their spaces', () => {
+  const { transcript, tick } = scene();
+  for (const piece of ['Hel', 'lo', ',', ' my', ' name is', ' ', 'Ann', '.']) transcript.agentDelta(delta(piece, 10), 0);
+  tick(10);
+  assert.deepEqual(transcript.turns[0].words.map((word) => word.text), ['Hello,', 'my', 'name', 'is', 'Ann.']);
+});
+
+test('words keep their order although a later one is due earlier', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('one', 300), 0);
+  transcript.agentDelta(delta(' two', 100), 0);
+  tick(200);
+  assert.deepEqual(texts(transcript), []);
+  tick(300);
+  assert.deepEqual(texts(transcript), ['agent: one two']);
+});
+
+test('without a playhead a fixed delay stands in', () => {
+  const transcript = new Transcript();
+  transcript.agentDelta(delta('Hello', 5_000), 1_000);
+  transcript.tick(new Playhead(), LOUD, 1_149);
+  assert.equal(transcript.turns.length, 0);
+  transcript.tick(new Playhead(), LOUD, 1_150);
+  assert.equal(transcript.turns.length, 1);
+});
+
+test('a timestamp of another clock does not hold a word back', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Hello', 1_000_000), 0);
+  tick(150);
+  assert.deepEqual(texts(transcript), ['agent: Hello']);
+});
+
+test('an interruption marks the word after which the agent fell silent', () => {
+  const { transcript, tick } = scene();
+  for (const [index, word] of ['Once', ' upon', ' a'].entries()) transcript.agentDelta(delta(word, index * 100), 0);
+  tick(300);
+  transcript.bargeIn(300);
+  tick(500);
+  assert.deepEqual(cuts(transcript.turns[0]), []);
+  tick(900, 400);
+  assert.deepEqual(cuts(transcript.turns[0]), ['a']);
+  assert.ok(transcript.turns[0].interrupted && transcript.turns[0].final);
+});
+
+test('an agent that goes on speaking was not interrupted', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Once', 0), 0);
+  tick(0);
+  transcript.bargeIn(100);
+  for (let nowMs = 200; nowMs < 3_000; nowMs += 100) {
+    transcript.agentDelta(delta(' more', nowMs), nowMs);
+    tick(nowMs);
+  }
+  tick(3_500, 500);
+  assert.deepEqual(cuts(transcript.turns[0]), []);
+  assert.equal(transcript.turns[0].interrupted, false);
+});
+
+test('words of dropped audio are never shown, and the one before them is cut', () => {
+  const { transcript, playhead, tick } = scene();
+  for (const [index, word] of ['Once', ' upon', ' a', ' time'].entries()) transcript.agentDelta(delta(word, index * 200), 0);
+  tick(200);
+  transcript.cancelled({ dropped_ms: 300 }, playhead, 200);
+  tick(1_000);
+  assert.deepEqual(texts(transcript), ['agent: Once upon']);
+  assert.deepEqual(cuts(transcript.turns[0]), ['upon']);
+});
+
+test('nothing is cut where nothing was dropped', () => {
+  const { transcript, playhead, tick } = scene();
+  transcript.agentDelta(delta('Hello', 0), 0);
+  tick(0);
+  transcript.cancelled({ dropped_ms: 0 }, playhead, 10);
+  assert.deepEqual(cuts(transcript.turns[0]), []);
+});
+
+test('interim words of the user are replaced by the final ones', () => {
+  const { transcript, changes } = scene();
+  transcript.userStarted({ audio_ms: 100 }, 100);
+  transcript.userWords({ item: 0, text: 'what time', final: false, start_ms: 100, end_ms: 700 }, 800);
+  transcript.userStopped({ audio_ms: 1_200 }, 1_300);
+  transcript.userWords({ item: 0, text: 'What time is it?', final: true, start_ms: 100, end_ms: 1_200 }, 1_500);
+  assert.deepEqual(texts(transcript), ['user: What time is it?']);
+  assert.deepEqual(changes, ['user changed', 'user changed', 'user changed', 'user changed', 'user final']);
+});
+
+test('words without a speech event get a turn of their own', () => {
+  const { transcript } = scene();
+  transcript.userWords({ item: 7, text: 'Hello', final: true, start_ms: 0, end_ms: 500 }, 600);
+  transcript.userWords({ item: 8, text: '', final: true, start_ms: 900, end_ms: 950 }, 1_000);
+  assert.deepEqual(texts(transcript), ['user: Hello']);
+});
+
+test('a remark whose words never come says how long it was', () => {
+  const { transcript, tick } = scene();
+  transcript.userStarted({ audio_ms: 1_000 }, 1_000);
+  transcript.userStopped({ audio_ms: 3_400 }, 3_500);
+  tick(9_000, 9_000);
+  assert.equal(transcript.turns[0].spokeMs, 2_400);
+  assert.ok(transcript.turns[0].final);
+});
+
+test('a noise without words vanishes where the engine recognises words', () => {
+  const { transcript, tick } = scene();
+  transcript.userWords({ item: 0, text: 'Hello', final: true, start_ms: 0, end_ms: 500 }, 600);
+  transcript.userStarted({ audio_ms: 2_000 }, 2_000);
+  transcript.userStopped({ audio_ms: 2_900 }, 3_000);
+  assert.equal(transcript.turns.length, 2);
+  tick(7_100, 7_100);
+  assert.deepEqual(texts(transcript), ['user: Hello']);
+});
+
+test('late words go to the remark that they were said in', () => {
+  const { transcript } = scene();
+  transcript.userStarted({ audio_ms: 0 }, 0);
+  transcript.userStopped({ audio_ms: 800 }, 900);
+  transcript.userStarted({ audio_ms: 1_500 }, 1_600);
+  transcript.userWords({ item: 0, text: 'first', final: true, start_ms: 0, end_ms: 800 }, 1_700);
+  transcript.userStopped({ audio_ms: 2_500 }, 2_600);
+  transcript.userWords({ item: 1, text: 'second', final: true, start_ms: 1_500, end_ms: 2_500 }, 2_700);
+  assert.deepEqual(texts(transcript), ['user: first', 'user: second']);
+});
+
+test('a short remark does not split the turn of an agent that goes on', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Once upon', 0), 0);
+  tick(0);
+  transcript.userStarted({ audio_ms: 100 }, 100);
+  transcript.userStopped({ audio_ms: 500 }, 600);
+  transcript.agentDelta(delta(' a time', 800), 800);
+  tick(800);
+  assert.equal(transcript.turns.filter((turn) => turn.side === 'agent').length, 1);
+});
+
+test('after a pause in which the user spoke the agent begins a new turn', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Hello.', 0), 0);
+  tick(0);
+  transcript.userWords({ item: 0, text: 'Hi', final: true, start_ms: 500, end_ms: 900 }, 1_000);
+  tick(1_500, 1_400);
+  transcript.agentDelta(delta(' How are you?', 2_000), 2_000);
+  tick(2_000);
+  assert.deepEqual(texts(transcript), ['agent: Hello.', 'user: Hi', 'agent: How are you?']);
+});
+
+test('an agent that speaks up after a long silence begins a new turn', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Okay.', 0), 0);
+  tick(0);
+  tick(5_000, 4_900);
+  transcript.agentDelta(delta('Your timer is up.', 60_000), 60_000);
+  tick(60_000);
+  assert.deepEqual(texts(transcript), ['agent: Okay.', 'agent: Your timer is up.']);
+});
+
+test('the end of the call drops what was not heard and finishes what was', () => {
+  const { transcript, tick, changes } = scene();
+  transcript.agentDelta(delta('Hello', 0), 0);
+  transcript.agentDelta(delta(' there', 900), 0);
+  tick(0);
+  transcript.userStarted({ audio_ms: 0 }, 10);
+  transcript.end();
+  assert.deepEqual(texts(transcript), ['agent: Hello']);
+  assert.ok(transcript.turns[0].final);
+  assert.equal(changes.at(-1), 'user removed');
+});
+
+test('an endless call keeps a bounded number of turns', () => {
+  const { transcript } = scene();
+  for (let item = 0; item < 1_000; item++) {
+    transcript.userWords({ item, text: 'word', final: true, start_ms: item * 10, end_ms: item * 10 + 5 }, item);
+  }
+  assert.ok(transcript.turns.length <= 400);
+});

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtc_server.transports.pacer import MAX_SLEW_S, SLOT_S, Pacer, SlotGrid
+
+
+def run(grid: SlotGrid, wakeups: list[float]) -> list[float]:
+    return [slot for now in wakeups if (slot := grid.take(now)) is not None]
+
+
+def test_slots_lie_on_an_absolute_grid_however_late_they_are_served() -> None:
+    slots = run(SlotGrid(10.0), [10.0, 10.0213, 10.0408, 10.0799])
+    assert slots == pytest.approx([10.0, 10.02, 10.04, 10.06])
+
+
+def test_each_slot_is_served_once() -> None:
+    assert run(SlotGrid(10.0), [9.99, 10.0, 10.001, 10.019, 10.02]) == pytest.approx([10.0, 10.02])
+
+
+def test_after_a_stall_missed_slots_are_skipped_not_sent_in_a_burst() -> None:
+    grid = SlotGrid(10.0)
+    assert run(grid, [10.0, 11.005, 11.006, 11.007, 11.02]) == pytest.approx([10.0, 11.0, 11.02])
+    assert grid.skipped == 49
+
+
+def test_time_without_legs_is_no_stall() -> None:
+    grid = SlotGrid(10.0)
+    grid.restart(500.0)
+    assert 500.0 < grid.next_s <= 500.0 + SLOT_S
+    assert grid.skipped == 0
+    assert (grid.next_s - 10.0) / SLOT_S == pytest.approx(round((grid.next_s - 10.0) / SLOT_S))
+
+
+@given(st.floats(-1.0, 1.0))
+def test_grid_slews_to_the_wanted_phase_by_at_most_a_millisecond_a_slot(wanted_s: float) -> None:
+    grid = SlotGrid(10.0)
+    grid.align(10.0 + wanted_s)
+    slots = []
+    for _ in range(25):
+        slots.append(grid.next_s)
+        grid.take(grid.next_s)
+    gaps = [later - earlier for earlier, later in zip(slots, slots[1:], strict=False)]
+    assert all(abs(gap - SLOT_S) <= MAX_SLEW_S + 1e-9 for gap in gaps)
+    error_s = (slots[-1] - 10.0 - wanted_s + SLOT_S / 2) % SLOT_S - SLOT_S / 2
+    assert abs(error_s) < 1e-6
+
+
+@given(st.lists(st.floats(0.0, 0.3), min_size=1, max_size=100))
+def test_sent_and_skipped_slots_together_are_the_time_that_passed(gaps: list[float]) -> None:
+    grid = SlotGrid(10.0)
+    now, sent = 10.0, 0
+    for gap in gaps:
+        now += gap
+        sent += grid.take(now) is not None
+    elapsed_slots = int((now - 10.0) / SLOT_S)
+    assert abs(sent + grid.skipped - elapsed_slots) <= 1
+    assert grid.next_s > now - SLOT_S
+
+
+class Sender:
+    def __init__(self, breaks: bool = False) -> None:
+        self.slots: list[float] = []
+        self.failed: list[str] = []
+        self._breaks = breaks
+
+    def send_packet(self, slot_s: float) -> None:
+        self.slots.append(slot_s)
+        if self._breaks:
+            raise ValueError("broken leg")
+
+    def fail(self, reason: str) -> None:
+        self.failed.append(reason)
+
+
+def test_leg_that_raises_is_closed_and_its_neighbours_go_on() -> None:
+    pacer = Pacer(clock=lambda: 0.0)
+    before, broken, after = Sender(), Sender(breaks=True), Sender()
+    for sender in (before, broken, after):
+        pacer.add(sender)
+    pacer._serve(1.0)
+    pacer._serve(1.02)
+    assert before.slots == after.slots == [1.0, 1.02]
+    assert broken.slots == [1.0] and broken.failed == ["internal_error"]
+
+
+def test_leg_may_be_removed_twice() -> None:
+    pacer = Pacer(clock=lambda: 0.0)
+    sender = Sender()
+    pacer.add(sender)
+    pacer.remove(sender)
+    pacer.remove(sender)
+    pacer._serve(1.0)
+    assert not sender.slots
+
+
+async def test_pacer_starts_and_stops_with_and_without_legs() -> None:
+    pacer = Pacer()
+    pacer.start()
+    pacer.start()
+    await pacer.stop()
+    await pacer.stop()
