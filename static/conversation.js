@@ -4,6 +4,7 @@ import { CallError } from './errors.js';
 import { LatencyEstimator } from './latency.js';
 import { Level } from './levels.js';
 import { closeMicrophone, openMicrophone } from './microphone.js';
+import { MicrophoneLevel } from './microphone_level.js';
 import { Playhead } from './playhead.js';
 import { Transcript } from './transcript.js';
 
@@ -13,6 +14,7 @@ import { Transcript } from './transcript.js';
  * @typedef {object} Listeners What the page wants to hear about.
  * @property {(state: import('./call.js').CallState) => void} state
  * @property {(turn: import('./transcript.js').Turn, change: 'changed' | 'final' | 'removed') => void} turn
+ * @property {(position: number) => void} queued
  * @property {(prefill: {done: number, total: number}) => void} prefill
  * @property {(estimate: import('./latency.js').LatencyEstimate) => void} latency
  * @property {(seconds: number, reason: string) => void} ending The server will end the call soon.
@@ -38,10 +40,13 @@ export class Conversation {
   #listeners;
   #audio;
   #newClient;
+  #askMicrophone;
   #playhead = new Playhead();
   #latency = new LatencyEstimator();
   /** @type {MediaStream | null} */
   #microphone = null;
+  /** @type {MicrophoneLevel | null} */
+  #microphoneLevel = null;
   #muted = false;
   /** @type {ReturnType<typeof setInterval> | null} */
   #timer = null;
@@ -58,10 +63,12 @@ export class Conversation {
    * @param {HTMLAudioElement} parts.audio
    * @param {() => RtcClient} parts.newClient
    * @param {Listeners} parts.listeners
+   * @param {() => Promise<MediaStream>} [parts.microphone] Asks the person for it.
    */
-  constructor({ audio, newClient, listeners }) {
+  constructor({ audio, newClient, listeners, microphone = openMicrophone }) {
     this.#audio = audio;
     this.#newClient = newClient;
+    this.#askMicrophone = microphone;
     this.#listeners = listeners;
     this.transcript = new Transcript(listeners.turn);
     audio.addEventListener('pause', () => this.#play()); // phones pause it for a call or a changed headset
@@ -88,7 +95,7 @@ export class Conversation {
     this.client = client;
     this.#listen(client);
     try {
-      const microphone = await openMicrophone();
+      const microphone = await this.#askMicrophone();
       if (client !== this.client || !this.call.enter('connecting', performance.now())) {
         closeMicrophone(microphone); // ended while the browser was asking
         return;
@@ -145,6 +152,7 @@ export class Conversation {
       this.#play();
     });
     on('state', ({ state, reason }) => this.#onClientState(state, reason));
+    on('session.queued', ({ position }) => this.#listeners.queued(position));
     on('session.prefill', this.#listeners.prefill);
     on('session.ending', ({ in_s, reason }) => this.#listeners.ending(in_s, reason));
     on('session.stats', (stats) => this.#latency.serverStats(stats));
@@ -208,10 +216,16 @@ export class Conversation {
     const stats = await client?.stats().catch(() => null);
     if (!stats || client !== this.client || !this.call.isActive) return;
     const now = performance.now();
-    this.userLevel.measure(this.#muted ? 0 : stats.microphoneLevel, now);
+    this.userLevel.measure(this.#muted ? 0 : (stats.microphoneLevel ?? this.#ownMicrophoneLevel()), now);
     this.agentLevel.measure(stats.agentLevel, now);
     const estimate = withLatency ? this.#latency.estimate(stats) : null;
     if (estimate) this.#listeners.latency(estimate);
+  }
+
+  #ownMicrophoneLevel() {
+    if (!this.#microphone) return 0;
+    this.#microphoneLevel ??= new MicrophoneLevel(this.#microphone);
+    return this.#microphoneLevel.read();
   }
 
   /** Tell the server how much of the agent's audio was heard. @param {number} now */
@@ -241,6 +255,8 @@ export class Conversation {
     if (!this.call.enter(phase, performance.now())) return;
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
+    this.#microphoneLevel?.close();
+    this.#microphoneLevel = null;
     closeMicrophone(this.#microphone);
     this.#microphone = null;
     this.#audio.srcObject = null;

@@ -29,7 +29,8 @@ const token = takeToken(location, history, storage('sessionStorage'));
 const api = new Api({ token });
 /** @type {import('./api.js').ServerConfig | null} */
 let config = null;
-let prefill = '';
+/** What the agent is waiting for, in words; '' where the state says it all. */
+let progress = '';
 
 const settings = new Settings(
   {
@@ -54,8 +55,12 @@ const conversation = new Conversation({
   listeners: {
     state: drawState,
     turn: (turn, change) => transcriptView.update(turn, change),
-    prefill(progress) {
-      prefill = progress.done < progress.total && progress.done > 0 ? messages.preparing(progress) : '';
+    queued(position) {
+      progress = messages.queued(position);
+      drawHint();
+    },
+    prefill({ done, total }) {
+      progress = done > 0 && done < total ? messages.preparing({ done, total }) : '';
       drawHint();
     },
     latency: (estimate) => latencyView.show(estimate),
@@ -161,7 +166,7 @@ function drawState(state) {
   document.body.dataset.state = state;
   document.body.dataset.phase = phase;
   document.body.classList.toggle('in-call', isActive);
-  if (phase !== 'preparing') prefill = '';
+  if (phase !== 'preparing') progress = '';
   byId('status').textContent = messages.STATES[state].title;
   drawHint();
   byId('call').dataset.state = isActive ? 'end' : 'start';
@@ -181,7 +186,7 @@ function drawState(state) {
 
 function drawHint() {
   const { state, isActive } = conversation.call;
-  byId('hint').textContent = isActive && conversation.muted ? messages.MUTED : prefill || messages.STATES[state].text;
+  byId('hint').textContent = isActive && conversation.muted ? messages.MUTED : progress || messages.STATES[state].text;
 }
 
 function drawMute() {

@@ -31,6 +31,11 @@ export function preparing({ done, total }) {
   return `The agent reads its persona: ${percent} %.`;
 }
 
+/** @param {number} position */
+export function queued(position) {
+  return `All lines are in use. You are number ${position} in the queue.`;
+}
+
 /**
  * @param {number} seconds
  * @param {string} reason

@@ -2,7 +2,7 @@
  * The few figures of an RTCStatsReport that a voice call needs, in one flat object.
  *
  * @typedef {object} CallStats
- * @property {number} microphoneLevel 0..1
+ * @property {number | null} microphoneLevel 0..1; null where the browser does not tell.
  * @property {number} agentLevel 0..1
  * @property {number | null} roundTripMs
  * @property {number} jitterBufferDelayS Sum over all samples played, as in getStats.
@@ -21,7 +21,7 @@
 export function readStats(report) {
   /** @type {CallStats} */
   const stats = {
-    microphoneLevel: 0,
+    microphoneLevel: null,
     agentLevel: 0,
     roundTripMs: null,
     jitterBufferDelayS: 0,
@@ -36,7 +36,7 @@ export function readStats(report) {
   for (const [, entry] of report) {
     switch (entry.type) {
       case 'media-source':
-        if (entry.kind === 'audio') stats.microphoneLevel = entry.audioLevel ?? 0;
+        if (entry.kind === 'audio') stats.microphoneLevel = entry.audioLevel ?? null;
         break;
       case 'inbound-rtp':
         if (entry.kind === 'audio') readInbound(stats, entry);

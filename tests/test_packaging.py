@@ -138,7 +138,7 @@ def pins_of(lock: str) -> list[re.Match[str]]:
 @pytest.mark.parametrize("lock", EXTRAS_OF_LOCK)
 def test_a_lock_names_no_host_and_no_path(lock: str) -> None:
     text = (ROOT / "requirements" / f"{lock}.txt").read_text()
-    assert not re.search(r"://|^\s*#?\s*-|@ |(?<!\S)\.{0,2}/|\bfile:", text, re.MULTILINE)
+    assert not re.search(r"://|\bfile:| @ |(?<!\S)/", text)
 
 
 @pytest.mark.parametrize("lock", EXTRAS_OF_LOCK)

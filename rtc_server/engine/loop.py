@@ -29,7 +29,7 @@ from rtc_server.engine.edges import TickEdges
 from rtc_server.engine.slots import Phase, Slot, SlotTable
 from rtc_server.engine.spare import SpareTime
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, SessionPrompt
-from rtc_server.engine.tick import Exchange, Tick, Turn, check_output, to_float, to_int16
+from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output, to_float, to_int16
 from rtc_server.errors import EngineDraining, EngineUnavailable, UnknownVoice
 from rtc_server.log import get_logger
 
@@ -249,9 +249,12 @@ class EngineLoop:
             tick.output = self._stepper.step(self._input, tick.live)
             check_output(tick.output, len(self._table))
             tick.pcm = to_int16(tick.output.pcm)
+            tick.broken = broken_slots(tick.output, tick.live)
         except Exception:
-            tick.output = None
+            tick.output = tick.pcm = None
             self._step_failures += 1
+            if self._step_failures >= FATAL_STEP_FAILURES:
+                tick.broken = frozenset(np.flatnonzero(tick.live).tolist())
             self._step_failed_s = self._clock()
             log.exception("step raised", in_a_row=self._step_failures)
         else:
@@ -270,41 +273,31 @@ class EngineLoop:
     def _finish_tick(self, tick: Tick) -> None:
         """Answer the exchanges that the tick took along."""
         with self._changed:
-            self._fail_broken_slots(tick)
+            for slot in (self._table[index] for index in tick.broken):
+                if slot.token and slot.opened:
+                    self._table.fail(slot)
+                    log.warning("slot failed", slot=slot.index)
             now = self._clock()
             next_tick_in_s = max(0.0, self._edges.due_s - now)
             told: list[Slot] = []
             for exchange in tick.exchanges:
                 outputs = []
                 for lease in exchange.leases:
-                    slot = self._table.find(lease)
-                    if slot is None:
-                        outputs.append(SlotOutput(SlotStatus.REVOKED))
+                    owned = self._table.find(lease)
+                    outputs.append(self._slot_output(owned, tick))
+                    if owned is None:
                         continue
-                    slot.last_use_s = now
-                    outputs.append(self._slot_output(slot, tick))
-                    if slot.phase is Phase.FAILED:
-                        told.append(slot)
+                    owned.last_use_s = now
+                    if owned.phase is Phase.FAILED:
+                        told.append(owned)
                 exchange.result = TickResult(tick.number, next_tick_in_s, tick.step_s, tick.shed, tuple(outputs))
             for slot in told:
                 self._table.release(slot)
             self._count_slots()
 
-    def _fail_broken_slots(self, tick: Tick) -> None:
-        broken: set[int] = set()
-        if tick.output is not None:
-            broken = {index for index in tick.output.failed if 0 <= index < len(self._table)}
-            finite = np.isfinite(tick.output.pcm).all(axis=1)
-            broken.update(int(index) for index in np.flatnonzero(tick.live & ~finite))
-        elif tick.stepped and self._step_failures >= FATAL_STEP_FAILURES:
-            broken = {int(index) for index in np.flatnonzero(tick.live)}
-        for index in broken:
-            slot = self._table[index]
-            if slot.token and slot.opened:
-                self._table.fail(slot)
-                log.warning("slot failed", slot=index)
-
-    def _slot_output(self, slot: Slot, tick: Tick) -> SlotOutput:
+    def _slot_output(self, slot: Slot | None, tick: Tick) -> SlotOutput:
+        if slot is None:
+            return SlotOutput(SlotStatus.REVOKED)
         if slot.phase is not Phase.LIVE:
             return SlotOutput(slot.status)
         if tick.output is None or tick.pcm is None:

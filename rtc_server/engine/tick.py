@@ -54,6 +54,8 @@ class Tick:
     """None when the step raised."""
     pcm: NDArray[np.int16] | None = None
     """`output.pcm`, converted."""
+    broken: frozenset[int] = frozenset()
+    """Slots that the step broke."""
 
 
 def check_output(output: StepOutput, slots: int) -> None:
@@ -65,6 +67,17 @@ def check_output(output: StepOutput, slots: int) -> None:
             f"step returned {len(output.text)} texts and {len(output.heard)} heard for {slots} slots",
             hint="give each list one entry per slot",
         )
+    if not all(text is None or isinstance(text, str) for text in output.text):
+        raise EngineError("step returned a text that is neither a string nor None")
+    if not all(isinstance(heard, tuple) for heard in output.heard):
+        raise EngineError("step returned a heard that is no tuple", hint="nothing heard is ()")
+
+
+def broken_slots(output: StepOutput, live: NDArray[np.bool_]) -> frozenset[int]:
+    """Slots that the stepper reports as failed, and live ones whose audio is not finite."""
+    finite = np.isfinite(output.pcm).all(axis=1)
+    reported = (int(index) for index in output.failed if 0 <= index < len(live))
+    return frozenset((*reported, *np.flatnonzero(live & ~finite).tolist()))
 
 
 def to_float(pcm: NDArray[np.int16], out: FloatFrames) -> None:

@@ -24,7 +24,9 @@ TIMESTAMP_UNITS_PER_PACKET = PACKET_SAMPLES * TIMESTAMP_UNITS_PER_SAMPLE
 _FADE_OUT = np.linspace(1, 0, FADE_SAMPLES, dtype=np.float32)
 _FADE_IN = _FADE_OUT[::-1]
 _LEAST_TRIM = 2 * SAMPLES_PER_MS
-_TWO_CUTS_ABOVE = 80 * SAMPLES_PER_MS
+_TWO_CUTS_ABOVE = 40 * SAMPLES_PER_MS
+_PITCH_WINDOW = 100 * SAMPLES_PER_MS
+"""How much of the queue, from the newest sample back, is searched for a pitch: that costs about 0.3 ms."""
 _SILENCE = np.zeros(PACKET_SAMPLES, np.float32)
 _SILENCE.flags.writeable = False
 
@@ -38,7 +40,8 @@ class PlayoutConfig:
     """The surplus is what stayed in the queue at its lowest in so much time."""
     patience_s: float = 0.5
     """How long a surplus waits for a place where its cut cannot be heard."""
-    voiced_cut_ms: int = 10
+    voiced_cut_ms: int = 15
+    """Most that one splice takes out where it is not quiet."""
     similarity: float = 0.9
     flush_fade_ms: int = 20
 
@@ -261,10 +264,12 @@ class Playout:
     def _place(self, surplus: int, impatient: bool) -> Place | None:
         config, samples = self._config, self._queue.read(self._queue.first, len(self._queue))
         place = quiet_place(samples, surplus, self._level.quiet)
-        if place is None:
-            longest = min(surplus, config.voiced_cut_ms * SAMPLES_PER_MS)
-            place = pitch_place(samples, longest, -1.0 if impatient else config.similarity)
-        return place
+        if place is not None:
+            return place
+        newest = samples[-_PITCH_WINDOW:]
+        longest = min(surplus, config.voiced_cut_ms * SAMPLES_PER_MS)
+        place = pitch_place(newest, longest, -1.0 if impatient else config.similarity)
+        return Place(samples.size - newest.size + place.position, place.length) if place is not None else None
 
     def _cut(self, place: Place) -> None:
         queue = self._queue

@@ -20,6 +20,7 @@ FADE_SAMPLES = 120
 SHORTEST_PERIOD = 60
 LONGEST_PERIOD = 15 * SAMPLES_PER_MS
 _PERIOD_STEP = 320
+_AS_GOOD = 0.02
 
 _FADE_IN = np.linspace(0, 1, FADE_SAMPLES, dtype=np.float32)
 _FADE_OUT = 1 - _FADE_IN
@@ -109,7 +110,7 @@ def pitch_place(samples: FloatSamples, wanted: int, similarity: float, latest: i
         later = samples[position + SHORTEST_PERIOD : position + longest + width]
         power = np.convolve(np.square(later), _WINDOW, "valid") * float(here @ here)
         correlation = np.correlate(later, here, "valid") / np.sqrt(np.maximum(power, 1e-12))
-        lag = int(correlation.argmax())
+        lag = int(np.flatnonzero(correlation >= correlation.max() - _AS_GOOD)[-1])  # several periods, if they fit
         if correlation[lag] > best_correlation:
             best_correlation, best = float(correlation[lag]), Place(position, SHORTEST_PERIOD + lag)
     return best if best_correlation >= similarity else None

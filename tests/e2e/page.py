@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from dataclasses import dataclass
 
 from playwright.async_api import Page, expect
@@ -70,17 +72,14 @@ class TalkPage:
         """All that one side has said, as the transcript shows it."""
         return " ".join(turn.words for turn in await self.turns() if turn.side == side)
 
-    async def wait_said(self, side: str, words: str, within_ms: float) -> None:
+    async def wait_said(self, side: str, words: str, within_s: float) -> None:
         """Until the transcript shows `words` (a regular expression in small letters) on a side."""
-        await self.page.wait_for_function(
-            """([side, words]) => {
-                const shown = [...document.querySelectorAll(`#transcript .turn.${side} .word`)];
-                const text = shown.map(word => word.textContent).join(' ').toLowerCase().replaceAll("'", '');
-                return new RegExp(words).test(text.replace(/[^a-z0-9]+/g, ' '));
-            }""",
-            arg=[side, words],
-            timeout=within_ms,
-        )
+        deadline = asyncio.get_running_loop().time() + within_s
+        while not re.search(words, await self.said(side)):
+            if asyncio.get_running_loop().time() > deadline:
+                shown = [f"{turn.side}: {turn.text}" for turn in await self.turns()]
+                raise AssertionError(f"no {words!r} by the {side} within {within_s} s; the transcript: {shown}")
+            await asyncio.sleep(0.2)
 
     async def expect_error(self, text: str) -> None:
         await expect(self.error).to_contain_text(text)

@@ -25,11 +25,11 @@ async def test_a_person_is_greeted_and_understood(serve: Serve, open_chromium: O
     talk = TalkPage(await chromium.open())
     assert "cascade" in await talk.engine.inner_text()
     await talk.start()
-    await talk.wait_said("agent", "demo voice.*interrupt me", 20_000)
-    await talk.wait_said("user", "my name is alex", 20_000)
-    await talk.wait_said("agent", "nice to meet you alex", 20_000)
-    await talk.wait_said("user", "timer for (ten|10) minutes", 20_000)
-    await talk.wait_said("agent", "i will tell you in (ten|10) minutes", 20_000)
+    await talk.wait_said("agent", "demo voice.*interrupt me", 20)
+    await talk.wait_said("user", "my name is alex", 20)
+    await talk.wait_said("agent", "nice to meet you alex", 20)
+    await talk.wait_said("user", "timer for (ten|10) minutes", 20)
+    await talk.wait_said("agent", "i will tell you in (ten|10) minutes", 20)
     await asyncio.sleep(2)
 
     # The words that were shown are the words that were heard, and nobody was cut short.
@@ -56,11 +56,11 @@ async def test_an_interrupted_story_stops_and_its_cut_word_is_marked(
     chromium = await open_chromium(server, microphone)
     talk = TalkPage(await chromium.open())
     await talk.start()
-    await talk.wait_said("agent", "once upon a time a small boat", 30_000)
+    await talk.wait_said("agent", "once upon a time a small boat", 30)
     await talk.page.wait_for_selector("#transcript .turn.agent .word.cut", timeout=15_000)
-    await talk.wait_said("agent", "okay i stopped", 15_000)
-    await talk.wait_said("user", "what time is it", 15_000)
-    await talk.wait_said("agent", r"it is \d+", 15_000)
+    await talk.wait_said("agent", "okay i stopped", 15)
+    await talk.wait_said("user", "what time is it", 15)
+    await talk.wait_said("agent", r"it is \d+", 15)
     await asyncio.sleep(2)
 
     (story,) = [turn for turn in await talk.turns() if "once upon a time" in turn.words]

@@ -52,6 +52,7 @@ class ScriptedStepper:
         self.slots = slots
         self.clock = clock
         self.step_s: float | Callable[[], float] = step_s
+        self.open_s = 0.0
         self.prefill_s = prefill_s
         """Work that each prompt needs."""
         self.prefill_overrun_s: Callable[[], float] = lambda: 0.0
@@ -75,6 +76,7 @@ class ScriptedStepper:
         assert not self._busy and slot not in self._open, f"open({slot}) out of order"
         self._open.add(slot)
         self._left_s[slot] = self.prefill_s
+        self._take(self.open_s)
         self._maybe_raise("open")
 
     def prefill(self, slot: int, budget_s: float) -> bool:

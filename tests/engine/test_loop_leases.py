@@ -217,6 +217,17 @@ def test_a_slot_that_is_given_back_during_its_prefill_is_closed_after_it() -> No
     assert world.go_live()[0].slot == 0
 
 
+def test_a_slot_that_is_given_back_while_it_is_opened_is_closed_after_it() -> None:
+    world = World(slots=1)
+    world.stepper.open_s = 0.010
+    lease = world.reserve()
+    world.clock.at(world.clock.now + 0.005, lambda: world.loop.release(lease))
+    world.run_ticks(1)
+    assert world.stepper.closed == [0]
+    assert world.stepper.prefills == []
+    assert world.go_live()[0].slot == 0
+
+
 def test_a_slot_that_is_given_back_before_it_was_opened_is_free_at_once() -> None:
     world = World(slots=1)
     world.loop.release(world.reserve())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import wave
 from dataclasses import dataclass, field
@@ -105,6 +106,7 @@ def call(
     return running
 
 
+@functools.lru_cache
 def speech(name: str = "01_single_turn") -> FloatSamples:
     with wave.open(str(DATA / "speech" / f"{name}.wav")) as file:
         assert file.getframerate() == SAMPLE_RATE
@@ -117,6 +119,7 @@ def speech_spans(name: str) -> list[tuple[float, float]]:
     return [(turn["start"], turn["end"]) for turn in labels[f"{name}.wav"] if turn["who"] == "user"]
 
 
+@functools.lru_cache
 def long_speech(seconds: float) -> FloatSamples:
     return np.resize(speech(), int(seconds * SAMPLE_RATE))
 

@@ -41,5 +41,6 @@ test('the round trip of the receiver reports stands in for that of the connectiv
 test('an empty report is a call in which nothing happened', () => {
   const stats = readStats(report());
   assert.equal(stats.roundTripMs, null);
+  assert.equal(stats.microphoneLevel, null);
   assert.equal(stats.packetsReceived, 0);
 });

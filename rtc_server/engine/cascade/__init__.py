@@ -10,6 +10,7 @@ endpoint       blocks -> an utterance started, paused, resumed, ended
 interruption   blocks -> the user really speaks over the agent
 mouth          sentences -> 80 ms frames with their words; cut with a fade
 own_words      is what was recognised only the agent's own echo?
+echo_level     once it was: how loud is it, so that it does not count as voice again?
 dialogue       text -> reply; ``skills/`` does the answering. Pure functions
 worker         the one thread on which recogniser and voice run for all slots
 recogniser     Whisper through CTranslate2; ``logmel`` is its front end, ``weights`` finds and checks its files

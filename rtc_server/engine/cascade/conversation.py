@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from rtc_server.engine.cascade import dialogue
 from rtc_server.engine.cascade.ear import EAR_RATE_HZ, Ear
+from rtc_server.engine.cascade.echo_level import EchoLevel
 from rtc_server.engine.cascade.endpoint import Dismissed, Ended, Endpointer, EndpointEvent, Paused, Resumed, Started
 from rtc_server.engine.cascade.interruption import InterruptionDetector
 from rtc_server.engine.cascade.mouth import Mouth
@@ -66,6 +67,7 @@ class Conversation:
         self._interruption = InterruptionDetector()
         self._mouth = Mouth()
         self._own_words = OwnWords()
+        self._echo_level = EchoLevel()
         self._heard: list[Heard] = []
         self._turn: Turn | None = None
         self._script: deque[str] = deque(dialogue.greeting(self._memory, understands=understands))
@@ -92,7 +94,7 @@ class Conversation:
 
     def step(self, pcm: NDArray[np.float32], out: FloatFrames) -> tuple[str | None, tuple[Heard, ...]]:
         """One frame in, one frame (written to `out`) and its words out; all at 24 kHz, [1920]."""
-        heard = self._ear.hear(pcm)
+        heard = self._echo_level.filter(self._ear.hear(pcm))
         if self._interruption.feed(heard, agent_speaks=self._sounds):
             self._stop_for_user()
         agent_heard = self.frame - self._last_sound_frame <= _ECHO_TAIL_FRAMES
@@ -103,6 +105,7 @@ class Conversation:
             self._announce_timers()
         self._voice_next_sentence()
         words = self._speak(out)
+        self._echo_level.played(out)
         self.frame += 1
         reported, self._heard = tuple(self._heard), []
         return "".join(words) or None, reported
@@ -157,7 +160,10 @@ class Conversation:
         if not turn.over_agent:
             return True
         listening = (self._mouth.active or bool(self._interrupted)) and is_backchannel(Said.of(text))
-        return not listening and not self._own_words.is_echo(text, turn.start_frame, turn.end_frame)
+        if self._own_words.is_echo(text, turn.start_frame, turn.end_frame):
+            self._echo_level.caught()
+            return False
+        return not listening
 
     def _answer_if_complete(self, turn: Turn) -> None:
         if not turn.ended or turn.text is None:

@@ -10,7 +10,6 @@ _WINDOW_FRAMES = 40
 """3.2 s before the utterance began: the echo is late by the network both ways, and words are timed roughly."""
 _MAX_WORDS = 400
 _ECHO_SHARE = 0.7
-_MIN_ECHO_CHARACTERS = 4
 
 
 def plain_words(text: str) -> list[str]:
@@ -33,7 +32,7 @@ class OwnWords:
         heard = plain_words(text)
         said = [word for frame, word in self._said if start_frame - _WINDOW_FRAMES <= frame <= end_frame]
         total = sum(map(len, heard))
-        if not said or total < _MIN_ECHO_CHARACTERS:
+        if not said or not total:
             return False
         matcher = difflib.SequenceMatcher(None, heard, said, autojunk=False)
         matched = sum(len(word) for a, _, n in matcher.get_matching_blocks() for word in heard[a : a + n])

@@ -12,8 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from aiortc import RTCDataChannel
-from aiortc.exceptions import InvalidStateError
+from aiortc import InvalidStateError, RTCDataChannel
 
 from rtc_server import metrics
 from rtc_server.events import InputTranscript, ResponseDelta, ServerEvent, SessionStats, encode

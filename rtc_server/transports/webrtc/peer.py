@@ -1,10 +1,4 @@
-"""One caller over WebRTC: connects by itself, carries audio and events, frees everything whatever happens.
-
-::
-
-    offer answered -> first valid check -> DTLS handshake -> connected -> closed
-                          10 s at most       5 s at most
-"""
+"""One caller over WebRTC: connects by itself, carries audio and events, frees everything whatever happens."""
 
 from __future__ import annotations
 
@@ -13,11 +7,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from aiortc import RTCCertificate, RTCDataChannel
-from aiortc.rtcdtlstransport import RTCDtlsFingerprint, RTCDtlsParameters
-from aiortc.rtcsctptransport import RTCSctpCapabilities
+from aiortc import RTCCertificate
 
-from rtc_server.errors import BadOffer, DtlsFailed, IceFailed, PeerError
+from rtc_server.errors import BadOffer, PeerError
 from rtc_server.events import ServerEvent
 from rtc_server.log import get_logger
 from rtc_server.media.frames import SAMPLES_PER_MS
@@ -25,13 +17,11 @@ from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.playout import Playout
 from rtc_server.session.leg import FloatFrame, Flushed, LegStats
 from rtc_server.transports.pacer import Pacer
-from rtc_server.transports.webrtc.contract import EventSctp, SecureTransport
+from rtc_server.transports.webrtc.connection import Connection
 from rtc_server.transports.webrtc.datachannel import EventChannel
-from rtc_server.transports.webrtc.dtls import DtlsChannel
-from rtc_server.transports.webrtc.ice import IceAgent
 from rtc_server.transports.webrtc.offer import Fingerprint
 from rtc_server.transports.webrtc.rtpsession import RtpSession
-from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated, SctpParameters, answer_offer
+from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated, answer_offer
 from rtc_server.transports.webrtc.tracks import AgentAudioTrack, UserAudioTrack
 from rtc_server.transports.webrtc.udp_mux import UdpMux
 
@@ -76,7 +66,7 @@ class WebRtcLeg:
         self.jitter_buffer = JitterBuffer()
         self.user_audio = UserAudioTrack(self.jitter_buffer)
         self.agent_audio = AgentAudioTrack(Playout(), paced=True, clock=clock)
-        self._mux = mux
+        self.connection = Connection(mux, certificate, self._on_lost, self._on_defect, clock)
         self._pacer = pacer
         self._handler = handler
         self._ice_timeout_s = ice_timeout_s
@@ -84,18 +74,9 @@ class WebRtcLeg:
         self._clock = clock
         self._started_s = clock()
         self._connected_s: float | None = None
-
-        self._checked = asyncio.Event()
-        self._agent = IceAgent(self._receive_datagram, self._checked.set)
-        self._channel = DtlsChannel(self._agent.send, clock, asyncio.get_running_loop().call_later)
-        self._dtls = SecureTransport(self._channel, certificate)
-        self._dtls.on("statechange", self._on_dtls_state)
-        self._sctp: EventSctp | None = None
-        self._events = EventChannel(handler.on_message, self._on_events_lost, clock)
-
         self._local = LocalDescription(
-            ufrag=self._agent.ufrag,
-            pwd=self._agent.pwd,
+            ufrag=self.connection.agent.ufrag,
+            pwd=self.connection.agent.pwd,
             fingerprint=_fingerprint(certificate),
             addresses=tuple(addresses),
             port=mux.port,
@@ -103,7 +84,8 @@ class WebRtcLeg:
             cname=secrets.token_hex(8),
             session_id=secrets.randbits(62),
         )
-        self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.jitter_buffer, self._agent.send, clock)
+        self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.jitter_buffer, self.connection.send, clock)
+        self._events = EventChannel(handler.on_message, self._on_events_lost, clock)
         self._negotiated: Negotiated | None = None
         self._on_freed: Callable[[WebRtcLeg], None] = lambda leg: None
         self._connecting: asyncio.Task[None] | None = None
@@ -113,13 +95,13 @@ class WebRtcLeg:
     # ---- offers ------------------------------------------------------------------------------------------------------
 
     def open(self, offer_sdp: str, on_freed: Callable[[WebRtcLeg], None]) -> str:
-        """Answer the first offer and wait for the peer, in a task of its own.
+        """Answer the first offer, and wait for the peer in a task of its own.
 
         Raises: BadOffer, UnsupportedOffer; the leg then holds nothing and must not be used.
         """
         self._adopt(answer_offer(offer_sdp, self._local))
         self._on_freed = on_freed
-        self._mux.add(self._agent)
+        self.connection.listen()
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"webrtc-connect {self.id}")
         return self._agreed.answer_sdp
 
@@ -157,7 +139,7 @@ class WebRtcLeg:
     @property
     def last_sign_of_life_s(self) -> float:
         """The last authenticated check, or message on the event channel."""
-        return max(self._agent.last_check_s or self._started_s, self._events.last_message_s)
+        return max(self.connection.agent.last_check_s or self._started_s, self._events.last_message_s)
 
     def take(self, now: float) -> FloatFrame:
         return self.user_audio.take(now)
@@ -194,8 +176,7 @@ class WebRtcLeg:
         """Say goodbye (RTCP BYE, SCTP ABORT, DTLS close_notify) and free everything. May be called twice."""
         if self._closing is None:
             loop = asyncio.get_running_loop()
-            self._closing = loop.create_task(self._shut_down(), name=f"webrtc-close {self.id}")
-            logger.info("leg closed", leg=self.id, reason=reason, path_switches=self._agent.path_switches)
+            self._closing = loop.create_task(self._shut_down(reason), name=f"webrtc-close {self.id}")
         await asyncio.shield(self._closing)
 
     # ---- transports.pacer.PacketSender -------------------------------------------------------------------------------
@@ -204,20 +185,16 @@ class WebRtcLeg:
         packet = self.agent_audio.next_packet(slot_s)
         if self._agreed.sends_audio:
             self._rtp.send_audio(slot_s, packet)
-        self._rtp.report_when_due(slot_s)
+        self._rtp.report_when_due(self._clock())
 
     def fail(self, reason: str) -> None:
         self._end(reason)
 
     # ---- connecting --------------------------------------------------------------------------------------------------
 
-    def _receive_datagram(self, data: bytes) -> None:
-        self._channel.receive(data)
-
     async def _connect(self) -> None:
         try:
-            await self._wait_for_check()
-            await self._shake_hands()
+            await self.connection.connect(self._agreed.remote_fingerprints, self._ice_timeout_s, self._dtls_timeout_s)
             self._go_live()
             await self._start_events()
         except PeerError as error:
@@ -227,60 +204,35 @@ class WebRtcLeg:
             logger.exception("leg failed while connecting", leg=self.id)
             self._end("internal_error")
 
-    async def _wait_for_check(self) -> None:
-        try:
-            async with asyncio.timeout(self._ice_timeout_s):
-                await self._checked.wait()
-        except TimeoutError:
-            raise IceFailed(f"no connectivity check within {self._ice_timeout_s:g} s") from None
-
-    async def _shake_hands(self) -> None:
-        fingerprints = [RTCDtlsFingerprint(item.algorithm, item.value) for item in self._agreed.remote_fingerprints]
-        try:
-            async with asyncio.timeout(self._dtls_timeout_s):
-                await self._dtls.start(RTCDtlsParameters(fingerprints=fingerprints))
-        except TimeoutError:
-            raise DtlsFailed(f"no DTLS handshake within {self._dtls_timeout_s:g} s") from None
-        if self._dtls.state != "connected":
-            raise DtlsFailed("the DTLS handshake failed")
-
     def _go_live(self) -> None:
-        rx, tx = self._dtls.rx_srtp, self._dtls.tx_srtp
-        assert rx is not None and tx is not None
         self._connected_s = self._clock()
-        self._rtp.start(rx, tx)
-        self._channel.on_srtp = self._rtp.receive
+        self._rtp.start(*self.connection.srtp_sessions())
+        self.connection.receive_media(self._rtp.receive)
         self._pacer.add(self)
         self._handler.on_connected()
 
     async def _start_events(self) -> None:
-        """Start SCTP, if it is agreed on and not there yet. The channel itself is the client's to open."""
-        parameters = self._agreed.sctp
-        if parameters is None or self._sctp is not None:
-            return
-        self._sctp = EventSctp(self._dtls)
-        self._sctp.on("datachannel", self._on_data_channel)
-        await self._start_sctp(self._sctp, parameters)
-
-    async def _start_sctp(self, sctp: EventSctp, parameters: SctpParameters) -> None:
-        try:
-            await sctp.start(RTCSctpCapabilities(maxMessageSize=parameters.max_message_bytes), parameters.port)
-        except ConnectionError:
-            self._end("peer_closed")
+        """Start SCTP if it is agreed on. The channel itself is the client's to open."""
+        if self._agreed.sctp is not None:
+            try:
+                await self.connection.associate(self._agreed.sctp, self._events.attach)
+            except ConnectionError:
+                self._end("peer_closed")
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
-    def _on_data_channel(self, channel: RTCDataChannel) -> None:
-        self._events.attach(channel)
+    def _on_lost(self) -> None:
+        self._end("peer_closed")
 
     def _on_events_lost(self) -> None:
         # A closed channel is the client's choice; a closed association is its goodbye (SCTP ABORT).
-        if self._sctp is not None and self._sctp.state == "closed":
+        if not self.connection.associated:
             self._end("peer_closed")
 
-    def _on_dtls_state(self) -> None:
-        if self._dtls.state == "closed":
-            self._end("peer_closed")
+    def _on_defect(self, error: Exception) -> None:
+        if self._closing is None and self._ending is None:
+            logger.error("leg cannot receive", leg=self.id, exc_info=error)
+            self._end("internal_error")
 
     def _end(self, reason: str) -> None:
         """Close by ourselves, and tell."""
@@ -294,28 +246,23 @@ class WebRtcLeg:
         if not asked_for:
             self._handler.on_leg_closed(reason)
 
-    async def _shut_down(self) -> None:
+    async def _shut_down(self, reason: str) -> None:
         self._pacer.remove(self)
         if self._connecting is not None:
             self._connecting.cancel()
         try:
-            if self._dtls.state == "connected":
+            if self.connection.connected:
                 self._rtp.send_bye()
                 await self._events.drain(GOODBYE_S)
-            if self._sctp is not None:
-                # At once when DTLS is gone: its timers would go on and complain about the lost connection.
-                await self._sctp.stop()
-            await self._dtls.stop()
+            await self.connection.close()
         except Exception:
             logger.exception("leg did not say goodbye", leg=self.id)
         finally:
-            self._channel.close()
-            self._mux.remove(self._agent)
             self.user_audio.stop()
             self.agent_audio.stop()
-            self._dtls.remove_all_listeners()
             self._on_freed(self)
         await asyncio.sleep(0)  # the tasks cancelled above get their last turn
+        logger.info("leg closed", leg=self.id, reason=reason, path_switches=self.connection.agent.path_switches)
 
 
 def _fingerprint(certificate: RTCCertificate) -> Fingerprint:

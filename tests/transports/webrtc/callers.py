@@ -65,10 +65,14 @@ class Caller:
             self.connection.addTrack(ToneTrack())
         else:
             self.connection.addTransceiver("audio", direction="recvonly")
-        self.channel = self.connection.createDataChannel(channel_label)
-        self.channel.on("message", self.messages.append)
         self.connection.on("track", self._on_track)
         self._listening: asyncio.Task[None] | None = None
+        if channel_label:
+            self.open_channel(channel_label)
+
+    def open_channel(self, label: str) -> None:
+        self.channel = self.connection.createDataChannel(label)
+        self.channel.on("message", self.messages.append)
 
     async def offer(self) -> str:
         await self.connection.setLocalDescription(await self.connection.createOffer())
@@ -136,14 +140,17 @@ class House:
         leg, answer = await self.transport.create(await caller.offer(), handler)
         await caller.answer(answer)
         await asyncio.wait_for(handler.connected.wait(), 10)
+        await eventually(lambda: caller.connection.connectionState == "connected")
         return leg, handler
 
 
 @asynccontextmanager
-async def house(ice_timeout_s: float = 10.0, dtls_timeout_s: float = 5.0) -> AsyncIterator[House]:
+async def house(
+    ice_timeout_s: float = 10.0, dtls_timeout_s: float = 5.0, advertise_ip: tuple[str, ...] = ()
+) -> AsyncIterator[House]:
     """Everything that a leg needs, and the proof that no task of ours outlives it."""
     before = asyncio.all_tasks()
-    made = House(WebRtcConfig(udp_port=0, ice_timeout_s=ice_timeout_s, dtls_timeout_s=dtls_timeout_s))
+    made = House(WebRtcConfig(0, advertise_ip, ice_timeout_s, dtls_timeout_s))
     await made.transport.start()
     made.pacer.start()
     try:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import aiortc
 import pytest
-from aiortc import RTCCertificate, RTCDtlsTransport, RTCSctpTransport
-from aiortc.rtcdtlstransport import RTCDtlsFingerprint, RTCDtlsParameters
+from aiortc import RTCCertificate, RTCDtlsFingerprint, RTCDtlsParameters, RTCDtlsTransport, RTCSctpTransport
 from aiortc.rtcsctptransport import InitChunk, RTCSctpCapabilities, serialize_packet
 
 import rtc_server

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import random
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from aioice import stun
@@ -14,6 +16,7 @@ from aioice import stun
 from rtc_server import events
 from rtc_server.errors import BadOffer, UnsupportedOffer
 from rtc_server.session.leg import Leg
+from rtc_server.transports.webrtc.addresses import default_route_addresses
 from rtc_server.transports.webrtc.peer import WebRtcLeg
 from tests.transports.webrtc import offers
 from tests.transports.webrtc.callers import TONE_HZ, Caller, Handler, echoing, house, let_aioice_use_loopback
@@ -79,7 +82,7 @@ def socket_that_checks(leg: WebRtcLeg, port: int) -> socket.socket:
     """A client that does ICE and nothing else."""
     client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     client.settimeout(5)
-    client.sendto(bytes(request(leg._agent, USE_CANDIDATE=None)), ("127.0.0.1", port))
+    client.sendto(bytes(request(leg.connection.agent, USE_CANDIDATE=None)), ("127.0.0.1", port))
     return client
 
 
@@ -228,3 +231,113 @@ async def test_many_calls_on_one_port_do_not_mix() -> None:
             await caller.close()
         await eventually(lambda: not home.transport.legs)
         home.assert_nothing_left()
+
+
+def lose(leg: WebRtcLeg, lost: Callable[[bytes], bool]) -> None:
+    """Lose datagrams other than STUN and media, both ways, when `lost` says so."""
+    channel = leg.connection._channel
+    send, receive = channel._send_datagram, channel.receive
+
+    def lossy_send(data: bytes) -> bool:
+        return True if lost(data) else send(data)
+
+    def lossy_receive(data: bytes) -> None:
+        if 127 < data[0] < 192 or not lost(data):
+            receive(data)
+
+    channel._send_datagram = lossy_send
+    leg.connection.agent.on_datagram = lossy_receive
+
+
+async def test_lost_last_flight_is_repeated_and_the_client_connects() -> None:
+    async with house() as home:
+        caller, handler = Caller(), Handler()
+        leg, answer = await home.transport.create(await caller.offer(), handler)
+        dropped: list[bytes] = []
+
+        def is_first_finished(data: bytes) -> bool:
+            if data[0] != 20 or dropped:
+                return False
+            dropped.append(data)
+            return True
+
+        lose(leg, is_first_finished)
+        await caller.answer(answer)
+        await eventually(lambda: caller.connection.connectionState == "connected")
+        assert len(dropped) == 1
+        assert leg.connection._channel.flights.repeated >= 1
+        await caller.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_call_connects_and_events_pass_when_a_fifth_of_dtls_is_lost(seed: int) -> None:
+    async with house() as home:
+        caller, handler = Caller(), Handler()
+        leg, answer = await home.transport.create(await caller.offer(), handler)
+        rng = random.Random(seed)
+        lose(leg, lambda data: rng.random() < 0.2)
+        await caller.answer(answer)
+        await eventually(lambda: caller.channel.readyState == "open", 30)
+        for _ in range(20):
+            leg.send_event(events.SessionReady())
+            caller.channel.send("x")
+            await asyncio.sleep(0.02)
+        await eventually(lambda: len(caller.messages) == 20 == len(handler.messages), 30)
+        await caller.close()
+
+
+async def test_closed_legs_are_forgotten() -> None:
+    async with house() as home:
+        for _ in range(10):
+            caller = Caller()
+            leg, _ = await home.connect(caller)
+            await leg.close("done")
+            await caller.close()
+        home.assert_nothing_left()
+        del leg, caller, _
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert not [item for item in gc.get_objects() if isinstance(item, WebRtcLeg)]
+
+
+async def test_defect_in_one_call_ends_that_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError
+
+    async with house() as home:
+        callers = [Caller() for _ in range(3)]
+        legs = [await home.connect(caller) for caller in callers]
+        monkeypatch.setattr(legs[0][0].jitter_buffer, "put", broken)
+        monkeypatch.setattr(legs[1][0].agent_audio, "next_packet", broken)
+        await eventually(lambda: [leg[1].closed for leg in legs] == [["internal_error"], ["internal_error"], []])
+        heard = sum(map(len, callers[2].heard))
+        await eventually(lambda: sum(map(len, callers[2].heard)) > heard + 24_000)
+        assert len(home.transport.legs) == 1
+        for caller in callers:
+            await caller.close()
+
+
+async def test_later_offer_may_add_the_event_channel() -> None:
+    async with house() as home:
+        caller = Caller(channel_label="")
+        leg, _ = await home.connect(caller)
+        leg.send_event(events.SessionReady())
+        caller.open_channel("events")
+        await caller.answer(await leg.renegotiate(await caller.offer()))
+        await eventually(lambda: caller.channel.readyState == "open")
+        leg.send_event(events.Dtmf(digit="5"))
+        await eventually(lambda: caller.messages)
+        assert json.loads(caller.messages[-1])["type"] == "dtmf"
+        await caller.close()
+
+
+async def test_call_over_ipv6_alone() -> None:
+    ours = [address for address in default_route_addresses() if ":" in address]
+    if not ours:
+        pytest.skip("no IPv6 address here")
+    async with house(advertise_ip=(ours[0],)) as home:
+        caller = Caller()
+        leg, _ = await home.connect(caller)
+        await eventually(lambda: sum(map(len, caller.heard)) > 24_000)
+        assert leg.connection.agent.selected is not None and ":" in leg.connection.agent.selected.address[0]
+        await caller.close()
