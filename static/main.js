@@ -29,6 +29,8 @@ const token = takeToken(location, history, storage('sessionStorage'));
 const api = new Api({ token });
 /** @type {import('./api.js').ServerConfig | null} */
 let config = null;
+/** Whether the call that is drawn has been live before. */
+let settled = false;
 /** What the agent is waiting for, in words; '' where the state says it all. */
 let progress = '';
 
@@ -177,7 +179,9 @@ function drawState(state) {
   if (isActive) stage.start();
   else stage.stop();
   if (phase === 'live') transcriptView.began(performance.now() - (conversation.call.durationMs ?? 0));
-  if (phase === 'connecting') byId('settings').open = false;
+  // Once the agent is there its words need the room; a call that fails leaves the choices in sight.
+  if (phase === 'live' && !settled) byId('settings').open = false;
+  settled = isActive && (settled || phase === 'live');
   if (phase === 'ended' || phase === 'failed') {
     latencyView.clear();
     refreshConfig();

@@ -5,7 +5,8 @@ Definitions:
 mouth to ear
     From the capture of a burst's first sample to the earliest time at which that sample of the echo could be played:
     the arrival of its packet plus its place in the packet. An ideal client without jitter buffer or sound card.
-    Contains the 20 ms of packetisation and the look-ahead of both codecs (about 13 ms).
+    Contains the 20 ms of packetisation and the look-ahead of both codecs (about 13 ms). A burst is *missed* when its
+    echo did not come within 6 s, or came so damaged (a hole in its middle) that the matched filter does not know it.
 lateness
     Arrival of a packet behind the stream's own RTP timeline, which is laid through the earliest packet of the call.
 received gap

@@ -14,7 +14,7 @@ from rtc_server.bench.servers import Target, stop
 from rtc_server.errors import PeerError
 
 SETUP_ALLOWANCE_S = 60.0
-SETUP_ALLOWANCE_PER_CALL_S = 25.0
+SETUP_ALLOWANCE_PER_CALL_S = 5.0
 
 
 def run_client(target: Target, spec: ClientSpec) -> Figures:

@@ -24,6 +24,8 @@ class BenchOptions:
     url: str | None = None
     """The server to measure, already running with an engine that echoes. None: an echo server of our own."""
     adapter: str = "plain"
+    server_pid: int | None = None
+    """The process behind `url`, if it runs on this machine: for its CPU and memory."""
     calls: int = 1
     seconds: float = 20.0
     server_cpu: int | None = 0
@@ -63,6 +65,7 @@ def check(holds: bool, message: str) -> None:
 def add_common_arguments(parser: argparse.ArgumentParser, calls: int, seconds: float) -> None:
     parser.add_argument("--url", help="server to measure, running with an echo engine; default: start one of our own")
     parser.add_argument("--adapter", choices=ADAPTERS, default="plain", help="how the server at --url takes offers")
+    parser.add_argument("--server-pid", type=int, metavar="PID", help="process behind --url, for its CPU and memory")
     parser.add_argument("--calls", type=int, default=calls, help=f"calls at once (default {calls})")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"measured time (default {seconds:g})")
     parser.add_argument("--server-cpu", type=_cpu, default=0, metavar="CPU", help="core of the server, or `none`")

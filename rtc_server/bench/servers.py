@@ -44,7 +44,7 @@ class Target:
 def target_of(options: BenchOptions, slots: int) -> Iterator[Target]:
     """The server at the options' URL, or else an echo server of our own with so many slots."""
     if options.url is not None:
-        yield Target(options.url, options.url, options.adapter)
+        yield Target(options.url, options.url, options.adapter, options.server_pid)
         return
     with echo_server(slots, options.server_cpu) as target:
         yield target

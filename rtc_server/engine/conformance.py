@@ -28,6 +28,7 @@ from rtc_server.engine.stepper import (
     Heard,
     SessionPrompt,
     StepOutput,
+    SupportsShutdown,
 )
 
 SLOTS = 3
@@ -311,6 +312,8 @@ def check_stepper(
             continue
         for slot in range(rig.stepper.slots):  # a law that broke off left its slots open
             _close_quietly(rig.stepper, slot)
+    if isinstance(rig.stepper, SupportsShutdown):
+        rig.stepper.shutdown()
     if violations:
         raise ConformanceError(violations)
     return tuple(held)

@@ -174,8 +174,9 @@ class LocalEngine:
             return
         self._call(self._set_started, loop, None)
         try:
-            if not self._stopping:
-                loop.run(self._deliver)
+            if self._stopping:
+                loop.stop()
+            loop.run(self._deliver)
         except Exception:
             log.exception("engine thread died", engine=self._engine_id)
         finally:

@@ -28,7 +28,7 @@ from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, Ti
 from rtc_server.engine.edges import TickEdges
 from rtc_server.engine.slots import Phase, Slot, SlotTable
 from rtc_server.engine.spare import SpareTime
-from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, SessionPrompt
+from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, SessionPrompt, SupportsShutdown
 from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output, to_float, to_int16
 from rtc_server.errors import EngineDraining, EngineUnavailable, UnknownVoice
 from rtc_server.log import get_logger
@@ -200,7 +200,7 @@ class EngineLoop:
             return self._wake_s()
 
     def shutdown(self) -> Turn:
-        """Close every slot and answer every exchange that waits. The last call on the engine thread."""
+        """Close all slots, shut the stepper down, answer every exchange that waits. The last call on this thread."""
         with self._changed:
             self._draining = self._stopping = True
             done, self._waiting = self._waiting, []
@@ -211,6 +211,11 @@ class EngineLoop:
         for exchange in done:
             exchange.error = EngineUnavailable("the engine has stopped")
         freed = self._close_slots(owed)
+        if isinstance(self._stepper, SupportsShutdown):
+            try:
+                self._stepper.shutdown()
+            except Exception:
+                log.exception("shutdown raised")
         self._count_slots()
         return Turn(done, freed)
 
@@ -268,7 +273,12 @@ class EngineLoop:
             metrics.TICKS_SHED.inc(tick.shed)
             if ended_s - self._shed_logged_s >= SHED_LOG_INTERVAL_S:
                 self._shed_logged_s = ended_s
-                log.warning("step overran", step_s=round(tick.step_s, 4), shed=tick.shed, live=int(tick.live.sum()))
+                log.warning(
+                    "edges went by without a tick",
+                    step_s=round(tick.step_s, 4),
+                    shed=tick.shed,
+                    live=int(tick.live.sum()),
+                )
 
     def _finish_tick(self, tick: Tick) -> None:
         """Answer the exchanges that the tick took along."""

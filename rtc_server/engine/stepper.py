@@ -7,7 +7,7 @@ are independent of each other: each has its own prompt, voice, seed and age.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,3 +112,11 @@ class FrameStepper(Protocol):
 
     def close(self, slot: int) -> None:
         """Forget the conversation of a slot; the next `open` must not see anything of it."""
+
+
+@runtime_checkable
+class SupportsShutdown(Protocol):
+    """What a stepper that keeps threads or processes of its own offers beside `FrameStepper`."""
+
+    def shutdown(self) -> None:
+        """End them, and wait until they have ended. The last call, on the engine thread, with every slot closed."""

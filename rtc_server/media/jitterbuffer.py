@@ -30,18 +30,9 @@ from rtc_server.media.frames import FRAME_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS, 
 from rtc_server.media.jitterconfig import JitterConfig
 from rtc_server.media.opus import OpusDecoder
 from rtc_server.media.samplestore import SampleStore
+from rtc_server.media.splicer import Splicer
 from rtc_server.media.timeline import Arrival, Timeline
-from rtc_server.media.timescale import (
-    BLOCK_SAMPLES,
-    FADE_SAMPLES,
-    Place,
-    SpeechLevel,
-    join,
-    lengthened,
-    pitch_place,
-    quiet_place,
-    shortened,
-)
+from rtc_server.media.timescale import BLOCK_SAMPLES, SpeechLevel, join
 
 _NOTHING = np.zeros(0, np.float32)
 _LONGEST_FILL = 500 * SAMPLES_PER_MS
@@ -77,6 +68,7 @@ class JitterCounters:
     unheard_samples: int = 0
     """Came and were decoded, but too late to be given out."""
     cut_samples: int = 0
+    """By splices, to bring the delay down; the next are the contrary."""
     added_samples: int = 0
     replayed_samples: int = 0
     """Delay added by playing late sound late."""
@@ -116,6 +108,7 @@ class JitterBuffer:
         self._phase = TickPhase()
         self._level = SpeechLevel()
         self._concealer = Concealer(self._decoder, self._level)
+        self._splicer = Splicer(config, self._level)
         self._store = SampleStore(config.store_ms * SAMPLES_PER_MS)
         self._held: dict[int, _Packet] = {}
         """Packets behind a gap, by position; not yet decoded."""
@@ -143,8 +136,6 @@ class JitterBuffer:
     def target_ms(self) -> float:
         """What it aims at, before frame ends are moved to packet ends."""
         return self._jitter_samples / SAMPLES_PER_MS
-
-    # Packets in
 
     def put(self, now: float, sequence_number: int, timestamp: int, payload: bytes, ssrc: int = 0) -> None:
         """Take in a packet that arrived at `now`. It is decoded at once, unless something before it is missing."""
@@ -265,8 +256,6 @@ class JitterBuffer:
         last = self._decoded_sequence_number
         return last is not None and (packet.sequence_number - last) & 0xFFFF == 1
 
-    # Frames out
-
     def take(self, now: float) -> FloatSamples:
         """The frame for the tick at `now`: [1920] samples. Silence before the first packet."""
         self.counters.frames += 1
@@ -372,13 +361,15 @@ class JitterBuffer:
             return self._read_with_concealment(max(0, available), fade_from)
         self._concealer.end()
         if correction and start >= store.first:
-            frame, used = self._read_spliced(correction, available)
+            frame, used = self._splicer.frame(store.read(start, available), correction)
         else:
             before = max(0, min(store.first - start, FRAME_SAMPLES))
             frame, used = np.zeros(FRAME_SAMPLES, np.float32), FRAME_SAMPLES
             frame[before:] = store.read(start + before, FRAME_SAMPLES - before)
         join(fade_from, frame)
         self._read_at += used
+        self.counters.cut_samples += max(0, used - FRAME_SAMPLES)
+        self.counters.added_samples += max(0, FRAME_SAMPLES - used)
         return frame
 
     def _read_with_concealment(self, available: int, fade_from: FloatSamples) -> FloatSamples:
@@ -395,39 +386,6 @@ class JitterBuffer:
         frame[available:] = self._conceal(FRAME_SAMPLES - available, self._in_dtx)
         self._read_at += FRAME_SAMPLES
         return frame
-
-    def _read_spliced(self, correction: int, available: int) -> tuple[FloatSamples, int]:
-        """A frame spliced towards `correction`, where there is a place; and the samples used.
-
-        Every splice lies within the frame, so that the next one goes on where this one ends.
-        """
-        assert self._read_at is not None
-        config, counters = self._config, self.counters
-        step = int(config.quiet_step_ms) * SAMPLES_PER_MS
-        extra = min(available - FRAME_SAMPLES, correction, step) if correction > 0 else 0
-        samples = self._store.read(self._read_at, FRAME_SAMPLES + extra)
-        size = samples.size
-        if correction < 0:
-            place = self._place(samples, min(-correction, step), correction, config.voiced_add_ms)
-            if place is not None:
-                samples = lengthened(samples, place)
-                counters.added_samples += place.length
-        for _ in range(2 if correction > config.two_cuts_above_ms * SAMPLES_PER_MS else 1):
-            if samples.size <= FRAME_SAMPLES or correction < 0:
-                break
-            place = self._place(samples, samples.size - FRAME_SAMPLES, correction, config.voiced_cut_ms)
-            if place is not None:
-                samples = shortened(samples, place)
-                counters.cut_samples += place.length
-        return samples[:FRAME_SAMPLES].copy(), FRAME_SAMPLES + size - samples.size
-
-    def _place(self, samples: FloatSamples, wanted: int, correction: int, voiced_ms: float) -> Place | None:
-        latest = FRAME_SAMPLES - FADE_SAMPLES
-        place = quiet_place(samples, wanted, self._level.quiet, latest)
-        if place is None and abs(correction) > self._config.voiced_above_ms * SAMPLES_PER_MS:
-            longest = min(wanted, int(voiced_ms) * SAMPLES_PER_MS)
-            place = pitch_place(samples, longest, self._config.similarity, latest)
-        return place
 
     def _conceal(self, n_samples: int, silence: bool) -> FloatSamples:
         if silence:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -47,9 +48,10 @@ class SlotGrid:
         return slot_s
 
     def restart(self, now: float) -> None:
-        """Go on from `now` after a time without legs, in which no slot counts as skipped."""
-        if now > self.next_s:
-            self.next_s += SLOT_S * (int((now - self.next_s) / SLOT_S) + 1)
+        """Go on from `now` after a time without legs: no slot counts as skipped, and the wanted phase is taken at once,
+        since nobody hears the jump."""
+        phase_s = self.next_s if self._wanted_s is None else self._wanted_s
+        self.next_s = phase_s + SLOT_S * math.ceil((now - phase_s) / SLOT_S)
 
     def _slew_s(self, slot_s: float) -> float:
         if self._wanted_s is None:

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from rtc_server.engine.client import SlotStatus
 from rtc_server.engine.loop import EngineLoop
-from rtc_server.engine.stepper import FRAME_SAMPLES
+from rtc_server.engine.stepper import FRAME_SAMPLES, SessionPrompt
 from rtc_server.engine.tick import Turn
 from rtc_server.errors import EngineUnavailable
 from tests.engine.fakes import Conductor, ScriptedStepper, VirtualClock, World
@@ -382,6 +382,24 @@ def test_shutdown_closes_every_slot_and_answers_who_waits() -> None:
         world.submit(*leases)
     with pytest.raises(EngineUnavailable):
         world.reserve()
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_stepper_with_threads_of_its_own_is_shut_down_after_its_slots_are_closed(raises: bool) -> None:
+    calls: list[object] = []
+
+    class Threaded(ScriptedStepper):
+        def shutdown(self) -> None:
+            calls.append(self.open_slots)
+            if raises:
+                raise RuntimeError("shutdown was told to raise")
+
+    clock = VirtualClock()
+    loop = EngineLoop(Threaded(clock), clock=clock)
+    loop.reserve(SessionPrompt())
+    loop.poll()
+    loop.shutdown()
+    assert calls == [frozenset()]
 
 
 @pytest.mark.parametrize(

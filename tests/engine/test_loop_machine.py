@@ -131,4 +131,4 @@ class SlotsAndLeases(RuleBasedStateMachine):
 
 
 TestSlotsAndLeases = SlotsAndLeases.TestCase
-TestSlotsAndLeases.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestSlotsAndLeases.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
