@@ -173,7 +173,8 @@ class Recovery(NamedTuple):
     m2e_worst_ms: float | None
     """The worst single burst after the first drop."""
     back_after_s: float | None
-    """Longest time from a drop to the capture of the last burst that was still over the delay of before by 10 ms."""
+    """Longest time from a drop to the first of two bursts in a row that are at the delay of before, within 10 ms: 0
+    when the drop was not heard, the time to the last burst when the delay never came back."""
 
 
 def recovery(heard: Sequence[Burst], drops_s: Sequence[float]) -> Recovery:
@@ -188,9 +189,17 @@ def recovery(heard: Sequence[Burst], drops_s: Sequence[float]) -> Recovery:
         if late is not None:
             settled.append(late)
         if before is not None and after:
-            back.append(max([s for s, m2e_ms in after if m2e_ms > before + RECOVERED_WITHIN_MS], default=0.0))
+            back.append(_back_after_s(after, before + RECOVERED_WITHIN_MS))
     worst = [m2e_ms for captured_s, m2e_ms in points if captured_s >= drops_s[0]]
     return Recovery(before, max(settled, default=None), max(worst, default=None), max(back, default=None))
+
+
+def _back_after_s(after: Sequence[tuple[float, float]], limit_ms: float) -> float:
+    """`after` holds (time since the drop, mouth to ear) per burst."""
+    for index, (since_s, _) in enumerate(after):
+        if all(m2e_ms <= limit_ms for _, m2e_ms in after[index : index + 2]):
+            return since_s if index else 0.0
+    return after[-1][0]
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -58,14 +58,14 @@ class TickResult:
     """What an exchange returns; `outputs` lie in the order of the leases."""
 
     tick: int
-    """Number of the engine's tick, monotone."""
+    """Number of the edge that the tick counts for. The difference to an owner's last result is the engine time that
+    went by for it: what exceeds 1 was stepped with silence or not at all, and as much input is past its time."""
     next_tick_in_s: float
     """From now to the next tick's edge."""
     step_s: float
     """How long the step took."""
     shed: int
-    """Edges that went by without a tick since the tick before, because a step overran: so many frames of input are
-    past their time and are to be dropped, oldest first."""
+    """Edges that went by without a tick since the tick before, because a step overran."""
     outputs: tuple[SlotOutput, ...]
 
 
@@ -86,7 +86,7 @@ class EngineClient(Protocol):
     async def reserve(self, prompt: SessionPrompt) -> Lease:
         """Take a slot and begin its prefill.
 
-        Raises: EngineFull, EngineDraining, EngineUnavailable.
+        Raises: EngineFull, EngineDraining, EngineUnavailable, UnknownVoice.
         """
 
     async def exchange(

@@ -230,6 +230,8 @@ class EngineLoop:
         """Take everything that the tick needs, if it is time for one. Under the lock."""
         if now < self._edges.due_s and not (now >= self._edges.opens_s and self._input_complete()):
             return None
+        if self._input_complete():
+            self._spare.ticked(max(0.0, self._edges.due_s - now))
         number, skipped = self._edges.begin(now)
         live = np.zeros(len(self._table), np.bool_)
         for slot in self._table:
@@ -290,6 +292,7 @@ class EngineLoop:
             now = self._clock()
             next_tick_in_s = max(0.0, self._edges.due_s - now)
             told: list[Slot] = []
+            answered: set[int] = set()
             for exchange in tick.exchanges:
                 outputs = []
                 for lease in exchange.leases:
@@ -298,9 +301,11 @@ class EngineLoop:
                     if owned is None:
                         continue
                     owned.last_use_s = now
+                    answered.add(owned.index)
                     if owned.phase is Phase.FAILED:
                         told.append(owned)
                 exchange.result = TickResult(tick.number, next_tick_in_s, tick.step_s, tick.shed, tuple(outputs))
+            self._keep_unread(tick, answered)
             for slot in told:
                 self._table.release(slot)
             self._count_slots()
@@ -313,7 +318,19 @@ class EngineLoop:
         if tick.output is None or tick.pcm is None:
             return SlotOutput(SlotStatus.LIVE, np.zeros(FRAME_SAMPLES, np.int16))
         index = slot.index
-        return SlotOutput(SlotStatus.LIVE, tick.pcm[index], tick.output.text[index], tick.output.heard[index])
+        unread_text, unread_heard = slot.take_unread()
+        text = unread_text + (tick.output.text[index] or "")
+        return SlotOutput(SlotStatus.LIVE, tick.pcm[index], text or None, unread_heard + tick.output.heard[index])
+
+    def _keep_unread(self, tick: Tick, answered: set[int]) -> None:
+        """A conductor that came after the edge gets the words of that step with its next exchange. Its sound is gone:
+        played late it would only add delay."""
+        if tick.output is None:
+            return
+        for index in np.flatnonzero(tick.live).tolist():
+            slot = self._table[index]
+            if index not in answered and slot.phase is Phase.LIVE:
+                slot.keep_unread(tick.output.text[index], tick.output.heard[index])
 
     # ---- opening, prefill, closing -----------------------------------------------------------------------------------
 

@@ -19,11 +19,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rtc_server.engine.client import Lease, SlotStatus
-from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.engine.stepper import Heard, SessionPrompt
 from rtc_server.errors import EngineFull
 
 LEASE_TTL_S = 5.0
 """A lease that no exchange named for so long is freed by the engine: its media process is gone."""
+
+
+MAX_UNREAD_CHARS = 2000
+MAX_UNREAD_HEARD = 16
 
 
 class SlotsClosing(EngineFull):
@@ -68,11 +72,23 @@ class Slot:
     """The frame for the next tick is in."""
     opened: bool = False
     """The stepper may hold something of this slot: a `close` is owed."""
+    unread_text: str = ""
+    unread_heard: tuple[Heard, ...] = ()
+    """Words of steps that no exchange took part in; the next exchange gets them. Bounded, the oldest go."""
 
     @property
     def steps(self) -> bool:
         """It takes part in the next tick."""
         return self.wants_live and self.phase in _PREFILLED
+
+    def keep_unread(self, text: str | None, heard: tuple[Heard, ...]) -> None:
+        self.unread_text = (self.unread_text + (text or ""))[-MAX_UNREAD_CHARS:]
+        self.unread_heard = (self.unread_heard + heard)[-MAX_UNREAD_HEARD:]
+
+    def take_unread(self) -> tuple[str, tuple[Heard, ...]]:
+        unread = self.unread_text, self.unread_heard
+        self.unread_text, self.unread_heard = "", ()
+        return unread
 
     @property
     def status(self) -> SlotStatus:
@@ -114,6 +130,7 @@ class SlotTable:
         slot.prompt = prompt
         slot.last_use_s = now
         slot.wants_live = slot.has_frame = False
+        slot.take_unread()
         return Lease(self._engine_id, self._incarnation, slot.index, slot.token)
 
     def find(self, lease: Lease) -> Slot | None:

@@ -1,6 +1,7 @@
 """Who may prefill next, and for how long, so that no neighbour's frame is late. Sans-IO.
 
-With live neighbours the time up to the next edge is available, less a margin; without any, the whole period. Prompts
+With live neighbours the time up to the next tick is available, less a margin; without any, the whole period. The next
+tick comes before its edge by as much as the last ones did: when every frame is in. Prompts
 take turns, and each is asked once a period: a stepper that returns early has nothing to do at the moment.
 """
 
@@ -23,6 +24,7 @@ class SpareTime:
     def __init__(self) -> None:
         self._worst_step_s = 0.0
         self._worst_overrun_s = 0.0
+        self._lead_s = 0.0
         self._last_index = -1
         self._asked: set[int] = set()
         self._asked_in_period = -1
@@ -31,6 +33,10 @@ class SpareTime:
     def margin_s(self) -> float:
         """Kept free before an edge: the spread of the step, and what prefill lately took beyond its budget."""
         return max(MIN_MARGIN_S, STEP_SHARE * self._worst_step_s) + self._worst_overrun_s
+
+    def ticked(self, lead_s: float) -> None:
+        """A tick began `lead_s` before its edge."""
+        self._lead_s = max(lead_s, DECAY * self._lead_s)
 
     def stepped(self, step_s: float) -> None:
         self._worst_step_s = max(step_s, DECAY * self._worst_step_s)
@@ -49,7 +55,7 @@ class SpareTime:
         if period != self._asked_in_period:
             self._asked.clear()
             self._asked_in_period = period
-        budget_s = due_s - now - (self.margin_s if neighbours else 0.0)
+        budget_s = due_s - now - (self.margin_s + self._lead_s if neighbours else 0.0)
         if budget_s < MIN_BUDGET_S:
             return None, 0.0
         candidates = [index for index in waiting if index not in self._asked]

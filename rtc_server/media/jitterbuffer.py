@@ -257,7 +257,12 @@ class JitterBuffer:
         return last is not None and (packet.sequence_number - last) & 0xFFFF == 1
 
     def take(self, now: float) -> FloatSamples:
-        """The frame for the tick at `now`: [1920] samples. Silence before the first packet."""
+        """The frame for the tick at `now`: [1920] samples. Silence before the first packet.
+
+        Ticks come every 80 ms; a little scatter does no harm. Whoever has missed a tick takes its frame as well and
+        drops it, so that samples given stay in step with the wall clock. Frames that nobody takes become delay, which
+        is cut down bit by bit, or at once from 500 ms on.
+        """
         self.counters.frames += 1
         now_at = self._phase.smooth(now)
         if not self._timeline.started:

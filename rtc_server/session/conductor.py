@@ -1,7 +1,8 @@
 """The hot loop: once a tick, every session of an engine gives a frame and gets one.
 
-The engine owns the clock; each exchange says when its next edge is, and the conductor gathers one margin before it. So
-a frame is taken out of the jitter buffers as late as can be, and the engine has all frames just when it ticks.
+The engine owns the clock; each exchange says when its next edge is, and the conductor gathers one margin before it. The
+engine ticks as soon as it has every frame, so the margin costs no delay: it is what the event loop may be late without
+an edge going by.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Conductor:
         engine: EngineClient,
         pacer: PacketClock,
         clock: Callable[[], float],
-        margin_s: float = 0.004,
+        margin_s: float = FRAME_S / 2,
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self.last_step_s = 0.0
@@ -70,7 +71,8 @@ class Conductor:
         self._clock = clock
         self._margin_s = margin_s
         self._sequence = 0
-        self._shed = 0
+        self._last_tick: int | None = None
+        self._past_frames = 0
         self._delivery = DeliveryDelay()
         self._occupied = asyncio.Event()
 
@@ -89,6 +91,7 @@ class Conductor:
         while True:
             if not self.sessions:
                 await self._occupied.wait()
+                self._last_tick, self._past_frames = None, 0
                 gather_at_s = self._clock()
             await asyncio.sleep(max(0.0, gather_at_s - self._clock()))
             try:
@@ -124,12 +127,11 @@ class Conductor:
         """[n, 1920] float32."""
         pcm = np.zeros((len(batch), FRAME_SAMPLES), np.float32)
         for row, (session, live) in enumerate(batch):
-            session.shed(now, self._shed)
+            session.shed(now, self._past_frames)
             if live:
                 pcm[row] = session.gather(now)
             elif session.state is State.DEGRADED:
                 session.gather(now)  # the jitter buffer's clock goes on while the model is frozen
-        self._shed = 0
         return pcm
 
     async def _exchange(self, batch: Batch, pcm: NDArray[np.float32]) -> TickResult:
@@ -149,9 +151,11 @@ class Conductor:
     def _account(self, gathered_s: float, result: TickResult) -> float:
         now = self._clock()
         self.last_step_s = result.step_s
-        self._shed += result.shed
+        # Edges that went by without our frames: the engine overran, or we came too late. Their input is past its time.
+        self._past_frames = 0 if self._last_tick is None else result.tick - self._last_tick - 1
+        self._last_tick = result.tick
         next_edge_s = now + result.next_tick_in_s
-        if result.shed == 0:
+        if self._past_frames == 0:
             self._delivery.observe(now - gathered_s)
         self._pacer.align(next_edge_s - self._margin_s + self._delivery.usual_s)
         return next_edge_s

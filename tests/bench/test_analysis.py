@@ -100,7 +100,7 @@ def spell(before_ms: float, during_ms: float, until_s: float, drop_s: float) -> 
 
 def test_recovery_tells_how_long_the_delay_stayed_up() -> None:
     recovery = analysis.recovery(spell(120, 200, until_s=1.2, drop_s=5.0), [5.0])
-    assert recovery == (120, 120, 200, 1.0)
+    assert recovery == (120, 120, 200, 1.5)
 
 
 def test_recovery_sees_a_delay_that_never_comes_back() -> None:
@@ -108,6 +108,11 @@ def test_recovery_sees_a_delay_that_never_comes_back() -> None:
     assert recovery.m2e_before_ms == 120
     assert recovery.m2e_after_2s_ms == 320
     assert recovery.back_after_s == 14.5
+
+
+def test_a_single_late_burst_long_after_the_drop_is_not_taken_for_its_consequence() -> None:
+    heard = [burst._replace(m2e_ms=190.0) if burst.captured_s == 12 else burst for burst in spell(120, 120, 1, 5.0)]
+    assert analysis.recovery(heard, [5.0]) == (120, 120, 190, 0.0)
 
 
 def test_recovery_reports_the_worst_of_several_drops() -> None:

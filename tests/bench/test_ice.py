@@ -25,8 +25,7 @@ class Peer(asyncio.DatagramProtocol):
         self.caller: Address = ("", 0)
         self._password = password.encode()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
@@ -118,7 +117,8 @@ async def test_checks_of_a_full_agent_are_answered_if_they_know_the_password() -
         request.add_message_integrity(password.encode())
         peer.transport.sendto(bytes(request), peer.caller)
         answered.append(request.transaction_id)
-    response = stun.parse_message(await peer.received.get(), ice.password.encode())
+    response = stun.parse_message(await peer.received.get())
+    assert response.check_message_integrity(ice.password.encode())
     assert response.transaction_id == answered[1]
     assert response.attributes["XOR-MAPPED-ADDRESS"] == peer.address
     ice.close()

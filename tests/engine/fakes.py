@@ -60,6 +60,8 @@ class ScriptedStepper:
         self.raise_in: set[str] = set()
         """Names of methods that raise."""
         self.fail_next: set[int] = set()
+        self.say: dict[int, list[str]] = {}
+        """Words per slot, one a step."""
         self.poison: set[int] = set()
         """Slots whose audio is not finite."""
         self.steps: list[tuple[float, FloatFrames, NDArray[np.bool_]]] = []
@@ -102,7 +104,8 @@ class ScriptedStepper:
         for slot in self.poison:
             out[slot] = np.nan
         failed, self.fail_next = frozenset(self.fail_next), set()
-        return StepOutput(out, [None] * self.slots, [()] * self.slots, failed)
+        text = [self.say[k].pop(0) if live[k] and self.say.get(k) else None for k in range(self.slots)]
+        return StepOutput(out, text, [()] * self.slots, failed)
 
     def close(self, slot: int) -> None:
         assert not self._busy and slot in self._open, f"close({slot}) out of order"

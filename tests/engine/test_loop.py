@@ -211,6 +211,53 @@ def test_prefill_never_makes_a_neighbour_miss_its_edge() -> None:
         assert began_s <= world.edge_s(result.tick) + 1e-9
 
 
+def test_prefill_does_not_delay_a_tick_whose_frames_are_early() -> None:
+    world = World(slots=3, step_s=0.010, prefill_s=0.500)
+    conductor = Conductor(world, world.go_live(1), margin_s=lambda: 0.040)
+    world.run_ticks(5)
+    first = len(world.stepper.steps)
+    world.reserve()
+    world.reserve()
+    world.run_ticks(40)
+    assert len(world.stepper.prefills) >= 20
+    ticks = [result.tick for result in conductor.results][-30:]
+    leads_s = [
+        world.edge_s(tick) - began_s for tick, (began_s, _, _) in zip(ticks, world.stepper.steps[-30:], strict=True)
+    ]
+    assert len(world.stepper.steps) - first >= 30
+    assert min(leads_s) > 0.034
+
+
+def test_words_of_a_step_without_its_owner_come_with_the_next_exchange() -> None:
+    world = World()
+    [lease] = world.go_live()
+    world.stepper.say[lease.slot] = [" one", " two", " three"]
+    world.run_ticks(4)  # the owner is late: edges go by without its frame
+    exchange = world.submit(lease)
+    world.run_ticks(1)
+    assert exchange.result is not None
+    assert exchange.result.outputs[0].text == " one two three"
+
+
+def test_unread_words_are_bounded_and_never_reach_the_next_owner() -> None:
+    world = World()
+    [lease] = world.go_live()
+    world.stepper.say[lease.slot] = ["x" * 900] * 4
+    world.run_ticks(3)
+    exchange = world.submit(lease)
+    world.run_ticks(1)
+    assert exchange.result is not None
+    assert len(exchange.result.outputs[0].text or "") <= 3000
+    world.stepper.say[lease.slot] = [" secret"] * 5
+    world.run_ticks(2)
+    world.loop.release(lease)
+    world.stepper.say.clear()
+    world.run_ticks(1)
+    [second] = world.go_live()
+    assert second.slot == lease.slot
+    assert world.exchange(second).outputs[0].text is None
+
+
 def test_prefill_has_the_whole_period_while_nobody_is_live() -> None:
     world = World(prefill_s=0.400)
     lease = world.reserve()

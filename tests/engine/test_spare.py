@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from rtc_server.engine.spare import MIN_BUDGET_S, MIN_MARGIN_S, SpareTime
 
 
@@ -39,6 +41,14 @@ def test_what_prefill_took_beyond_its_budget_is_kept_free_and_forgotten_slowly()
         spare.stepped(0.001)
     index, budget_s = spare.next([0], 0.080, 0.0, 2, neighbours=True)
     assert index == 0 and budget_s > 0.060
+
+
+def test_ticks_that_come_early_go_on_coming_early() -> None:
+    spare = SpareTime()
+    spare.ticked(lead_s=0.040)
+    index, budget_s = spare.next([0], due_s=0.080, now=0.0, period=1, neighbours=True)
+    assert index == 0
+    assert budget_s == pytest.approx(0.040 - MIN_MARGIN_S)
 
 
 def test_too_little_time_is_not_worth_a_call() -> None:

@@ -96,6 +96,7 @@ class FakeEngine:
     step_s: float = 0.001
 
     def __post_init__(self) -> None:
+        self.edge = 0
         self.prompts: list[SessionPrompt] = []
         self.leases: list[Lease] = []
         self.exchanges: list[tuple[list[Lease], list[bool], NDArray[np.int16]]] = []
@@ -112,8 +113,9 @@ class FakeEngine:
         self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
     ) -> TickResult:
         self.exchanges.append((list(leases), list(live), pcm))
+        self.edge += 1 + self.shed
         outputs = tuple(self._output(lease, alive) for lease, alive in zip(leases, live, strict=True))
-        return TickResult(len(self.exchanges), 0.08, self.step_s, self.shed, outputs)
+        return TickResult(self.edge, 0.08, self.step_s, self.shed, outputs)
 
     def _output(self, lease: Lease, live: bool) -> SlotOutput:
         if lease not in self.leases:

@@ -109,6 +109,10 @@ class CascadeStepper:
         self._conversations[slot] = None
         self._worker.forget(slot)
 
+    def shutdown(self) -> None:
+        """The last call: ends the worker thread."""
+        self._worker.stop()
+
     def drain(self, timeout_s: float = 30.0) -> bool:
         """Wait until recogniser and voice have nothing left to do. For tests and offline runs: a clock doesn't wait."""
         return self._worker.drain(timeout_s)
