@@ -20,7 +20,7 @@ class AudioDecoder(Protocol):
     """One codec's stream to mono samples at 24 kHz. `OpusDecoder` is one."""
 
     def decode(self, payload: bytes) -> FloatSamples:
-        """Raises ValueError for a corrupt payload, and goes on with the next one."""
+        """A new array. Raises ValueError for a corrupt payload, and goes on with the next one."""
 
     def conceal(self, n_samples: int) -> FloatSamples:
         """At least `n_samples` of sound that goes on from the last packet."""

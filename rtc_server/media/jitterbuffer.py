@@ -121,6 +121,8 @@ class JitterBuffer:
         """Position of the next sample to give out; None before the first frame."""
         self._hole: int | None = None
         """Where the concealment began that ended the last frame, while it is provisional."""
+        self._provisional_samples = 0
+        """Concealed since there: they were agreed silence after all, if the next packet says so."""
         self._real_from = 0
         """Before this position the store has nothing that could be played late."""
         self._surplus_seen = False
@@ -229,8 +231,9 @@ class JitterBuffer:
             store.restart(store.end + given_out)
             self._real_from = store.end
             if silence and not self._in_dtx:  # only now it is known that nothing was lost
-                counters.concealed_samples -= given_out
-                counters.dtx_samples += given_out
+                agreed = min(given_out, self._provisional_samples)
+                counters.concealed_samples -= agreed
+                counters.dtx_samples += agreed
         if concealed - given_out > _LONGEST_FILL:
             store.restart(packet.position - recoverable)
         elif concealed > given_out:
@@ -386,6 +389,9 @@ class JitterBuffer:
             join(fade_from, frame)
         if self._hole is None:
             self._hole = self._read_at + available
+            self._provisional_samples = 0
+        if not self._in_dtx:
+            self._provisional_samples += FRAME_SAMPLES - available
         if available:
             self._concealer.end()
         frame[available:] = self._conceal(FRAME_SAMPLES - available, self._in_dtx)

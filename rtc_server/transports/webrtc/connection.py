@@ -106,10 +106,7 @@ class Connection:
         return self._sctp is not None and self._sctp.state != "closed"
 
     async def associate(self, parameters: SctpParameters, on_channel: Callable[[RTCDataChannel], None]) -> None:
-        """Start SCTP, once. Data channels are the peer's to open.
-
-        Raises: ConnectionError when DTLS has ended meanwhile.
-        """
+        """Start SCTP, once. Data channels are the peer's to open."""
         if self._sctp is None:
             self._sctp = EventSctp(self._dtls)
             self._sctp.on("datachannel", on_channel)
@@ -120,7 +117,7 @@ class Connection:
         """SCTP ABORT, DTLS close_notify, then silence."""
         try:
             if self._sctp is not None:
-                # At once when DTLS is gone: its timers would go on and complain about the lost connection.
+                # Also when DTLS is gone: a lost ABORT leaves SCTP connected, with its timers running.
                 await self._sctp.stop()
             await self._dtls.stop()
         finally:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `_recv`, `_send` called on the ICE transport | RTCDtlsTransport | our own object takes the ICE transport's place |
 | `_rx_srtp`, `_tx_srtp` | RTCDtlsTransport | there is no public way to the SRTP sessions |
-| `_send_data` | RTCDtlsTransport | to know which record holds an SCTP INIT, which must not be sent twice |
+| `_send_data` | RTCDtlsTransport | never twice an SCTP INIT, nothing once DTLS has ended |
 | `_handle_data` | RTCSctpTransport | to guard against a late INIT and malformed packets |
 | `_rto`, `_update_rto`, `_srtt`, `_rttvar` | RTCSctpTransport | timers fit for live events: 1 s at least is too slow |
 | `_advertised_rwnd`, `_sack_misordered`, `_data_channels` | RTCSctpTransport | bounds on what a peer may make it keep |
@@ -82,6 +82,9 @@ class SecureTransport(RTCDtlsTransport):
         return self._tx_srtp
 
     async def _send_data(self, data: bytes) -> None:
+        if self.state != "connected":
+            # SCTP's timers learn only afterwards that DTLS has ended; raising in their tasks would help nobody.
+            return
         if is_init(data):
             self._record_sender.next_record_once()
         await super()._send_data(data)
@@ -110,8 +113,6 @@ class EventSctp(RTCSctpTransport):
             return
         try:
             await super()._handle_data(data)
-        except ConnectionError:
-            raise
         except Exception:
             # Malformed chunks end in assertions, index errors and the like; to the peer it is a lost packet.
             metrics.DATAGRAMS_DROPPED.labels("bad_sctp").inc()

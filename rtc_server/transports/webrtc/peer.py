@@ -214,10 +214,7 @@ class WebRtcLeg:
     async def _start_events(self) -> None:
         """Start SCTP if it is agreed on. The channel itself is the client's to open."""
         if self._agreed.sctp is not None:
-            try:
-                await self.connection.associate(self._agreed.sctp, self._events.attach)
-            except ConnectionError:
-                self._end("peer_closed")
+            await self.connection.associate(self._agreed.sctp, self._events.attach)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

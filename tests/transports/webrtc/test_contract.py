@@ -188,3 +188,18 @@ async def test_peer_that_opens_channels_without_end_is_cut_off() -> None:
     await eventually(lambda: server.state == "closed")
     await client.stop()
     await ends.stop()
+
+
+async def test_sctp_of_a_lost_dtls_is_quiet() -> None:
+    ends = Ends()
+    await ends.connect()
+    server, client = EventSctp(ends.server), RTCSctpTransport(ends.client)
+    await ends.associate(server, client)
+    ends.server_pipe.close()
+    await eventually(lambda: ends.server.state == "closed")
+    await server._transmit_reconfig()
+    await server._send(1, 51, b"lost")  # what a timer would do
+    await server.stop()
+    assert server.state == "closed"
+    await client.stop()
+    await ends.stop()

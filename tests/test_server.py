@@ -1,0 +1,146 @@
+"""The whole house in one process, on free ports, with the echo engine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from rtc_server import config
+from rtc_server.errors import ConfigError, UnknownEngine
+from rtc_server.server import Server
+
+pytestmark = pytest.mark.timeout(60)
+
+OFFER = "\r\n".join(
+    [
+        "v=0",
+        "o=- 1 2 IN IP4 127.0.0.1",
+        "s=-",
+        "t=0 0",
+        "m=audio 9 UDP/TLS/RTP/SAVPF 111",
+        "c=IN IP4 0.0.0.0",
+        "a=mid:0",
+        "a=ice-ufrag:abcd",
+        "a=ice-pwd:0123456789abcdefghijklmn",
+        "a=fingerprint:sha-256 " + ":".join(["AB"] * 32),
+        "a=setup:actpass",
+        "a=rtcp-mux",
+        "a=sendrecv",
+        "a=rtpmap:111 opus/48000/2",
+        "",
+    ]
+)
+
+
+def settings(**flags: object) -> config.Settings:
+    return config.load({"engine": "echo", "slots": 2, "port": 0, "udp_port": 0, "drain_s": 0.2, **flags})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server(settings())
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def post(server: Server, sdp: str = OFFER) -> tuple[int, dict[str, str]]:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(f"{server.url}v1/sessions", json={"sdp": sdp, "type": "offer"}) as response,
+    ):
+        return response.status, await response.json()
+
+
+async def test_answers_an_offer_and_frees_everything_at_the_end(server: Server) -> None:
+    status, body = await post(server)
+    assert status == 201
+    assert "a=ice-lite" in body["sdp"]
+    assert server.engine.capacity().in_use == 1
+    await server.stop()
+    assert len(server.registry) == 0
+    assert server.webrtc.legs == set()
+
+
+async def test_full_server_refuses_and_the_others_go_on(server: Server) -> None:
+    ids = [(await post(server))[1]["id"] for _ in range(2)]
+    status, body = await post(server)
+    assert (status, body["code"]) == (503, "engine_full")
+    assert {session.id for session in server.registry} == set(ids)
+
+
+async def test_bad_offer_leaves_no_slot_behind(server: Server) -> None:
+    for _ in range(5):
+        status, body = await post(server, "v=0\r\n")
+        assert 400 <= status < 500, body
+    for session in server.registry:
+        await session.wait_closed()
+    async with asyncio.timeout(5):
+        while server.engine.capacity().in_use:
+            await asyncio.sleep(0.01)
+    assert server.webrtc.legs == set()
+
+
+async def test_drain_refuses_new_calls_and_is_not_ready(server: Server) -> None:
+    await post(server)
+    drain = asyncio.create_task(server.drain())
+    await asyncio.sleep(0)
+    status, body = await post(server)
+    assert (status, body["code"]) == (503, "engine_draining")
+    async with aiohttp.ClientSession() as http, http.get(f"{server.url}readyz") as response:
+        assert response.status == 503
+    await drain
+    assert len(server.registry) == 0
+
+
+async def test_second_signal_ends_a_long_drain_at_once() -> None:
+    server = Server(settings(drain_s=3600))
+    await server.start()
+    await post(server)
+    run = asyncio.create_task(server.run())
+    await asyncio.sleep(0)
+    server.request_stop()
+    await asyncio.sleep(0.05)
+    assert not run.done()
+    server.request_stop()
+    async with asyncio.timeout(10):
+        await run
+    assert server.webrtc.legs == set()
+
+
+async def test_stop_leaves_no_thread_and_no_task_behind() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    server = Server(settings())
+    await server.start()
+    await post(server)
+    await server.stop()
+    await server.stop()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert not [name for name in {thread.name for thread in threading.enumerate()} - before if "engine" in name]
+
+
+async def test_taken_port_is_a_clear_error_and_leaves_nothing_behind() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        server = Server(settings(port=other.getsockname()[1]))
+        with pytest.raises(ConfigError, match="--port"):
+            await server.start()
+        await server.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_default_voice_that_the_engine_lacks_is_found_at_the_start() -> None:
+    server = Server(settings(voice="nobody"))
+    with pytest.raises(ConfigError, match="nobody"):
+        await server.start()
+    await server.stop()
+
+
+def test_unknown_engine_is_found_before_anything_starts() -> None:
+    with pytest.raises(UnknownEngine, match="echo"):
+        Server(settings(engine="ecko"))
