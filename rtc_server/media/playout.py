@@ -94,6 +94,8 @@ class Playout:
         self._level = SpeechLevel()
         self._started_at: float | None = None
         self._next_slot = 0
+        self._last_slot_at = 0.0
+        """When the last packet was due: a pacer may move its grid a little, so slots are not counted from the first."""
         self._tail = _SILENCE[:FADE_SAMPLES]
         """The last samples sent: an underrun fades out of their mirror image."""
         self._state = _State.IDLE
@@ -140,6 +142,7 @@ class Playout:
         self._skip_missed(self._due_slot(now))
         timestamp = self._next_slot * TIMESTAMP_UNITS_PER_PACKET
         self._next_slot += 1
+        self._last_slot_at = now
         self.counters.packets += 1
         queue = self._queue
         if not len(queue) and self._state is not _State.PLAYING:
@@ -226,7 +229,7 @@ class Playout:
         if self._watched_since is None:
             self._watched_since = now
         queued = len(self._queue)
-        to_slot_s = self._started_at + self._next_slot * PACKET_S - now
+        to_slot_s = self._last_slot_at + PACKET_S - now
         to_slot = min(max(to_slot_s, 0.0), PACKET_S) * SAMPLE_RATE
         self._excess.append((now, min(queued, queued + to_slot - self._config.margin_ms * SAMPLES_PER_MS)))
         while self._excess[0][0] < now - self._config.watch_s:

@@ -84,6 +84,12 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"[^a-z0-9 ]+", " ", text.lower().replace("'", "")).split())
 
 
+def share_of(expected: str, heard: str) -> float:
+    """How many of the expected words were heard, 0..1. Recognisers err, and busy machines tear holes."""
+    words = plain(expected).split()
+    return sum(word in heard.split() for word in words) / len(words)
+
+
 async def heard_by(page: Page, side: str = "agent") -> Recording:
     """What a page with `EAR_JS` heard in its newest call; `side` is ``agent``, or ``user`` for its own microphone."""
     dump = await page.evaluate("side => ear.dump(side)", side)

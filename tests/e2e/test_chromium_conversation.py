@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import OpenChromium, Serve
-from tests.e2e.listen import SPEECH_RMS, heard_by, plain
+from tests.e2e.listen import SPEECH_RMS, heard_by, share_of
 from tests.e2e.page import TalkPage
 from tests.e2e.speech import silence, spoken, write_microphone
 
@@ -25,23 +25,21 @@ async def test_a_person_is_greeted_and_understood(serve: Serve, open_chromium: O
     talk = TalkPage(await chromium.open())
     assert "cascade" in await talk.engine.inner_text()
     await talk.start()
-    await talk.wait_said("agent", "demo voice.*interrupt me", 20)
-    await talk.wait_said("user", "my name is alex", 20)
-    await talk.wait_said("agent", "nice to meet you alex", 20)
+    await talk.wait_said("agent", "demo voice.* interrupt me", 20)
+    await talk.wait_said("user", "my name is", 20)
+    await talk.wait_said("agent", "nice to meet you", 20)
     await talk.wait_said("user", "timer for (ten|10) minutes", 20)
-    await talk.wait_said("agent", "i will tell you in (ten|10) minutes", 20)
+    await talk.wait_said("agent", "i will tell you in 10 minutes", 20)
     await asyncio.sleep(2)
 
-    # The words that were shown are the words that were heard, and nobody was cut short.
-    heard = (await heard_by(talk.page)).words()
-    for words in ("demo voice", "interrupt me", "meet you alex", "minutes"):
-        assert words in heard
-    turns = await talk.turns()
-    order = [plain(turn.text) for turn in turns]
-    said = ["demo voice", "my name is", "meet you", "timer", "i will tell you"]
-    places = [next(place for place, text in enumerate(order) if part in text) for part in said]
+    # The words that were shown are the words that were heard, in the order in which they were said.
+    turns = [turn for turn in await talk.turns() if turn.text]
+    said = ("demo voice", "my name is", "nice to meet you", "timer", "i will tell you")
+    places = [next(place for place, turn in enumerate(turns) if words in turn.words) for words in said]
     assert places == sorted(places)
-    assert [turn.side for turn in turns if turn.text][:2] == ["agent", "user"]
+    assert [turn.side for turn in turns[:2]] == ["agent", "user"]
+    heard = (await heard_by(talk.page)).words()
+    assert share_of(await talk.said("agent"), heard) > 0.6
     assert not any(turn.cut for turn in turns)
 
     await talk.end()
@@ -56,27 +54,27 @@ async def test_an_interrupted_story_stops_and_its_cut_word_is_marked(
     chromium = await open_chromium(server, microphone)
     talk = TalkPage(await chromium.open())
     await talk.start()
-    await talk.wait_said("agent", "once upon a time a small boat", 30)
+    await talk.wait_said("user", "story", 30)
+    await talk.wait_said("agent", "once upon a time a small boat", 10)
     await talk.page.wait_for_selector("#transcript .turn.agent .word.cut", timeout=15_000)
-    await talk.wait_said("agent", "okay i stopped", 15)
-    await talk.wait_said("user", "what time is it", 15)
-    await talk.wait_said("agent", r"it is \d+", 15)
+    await talk.wait_said("user", "story.* (wait|stop|talking)", 15)
+    await talk.wait_said("user", "thank you|what time", 15)
+    await talk.wait_said("agent", r"welcome|it is \d+", 10)
     await asyncio.sleep(2)
 
     (story,) = [turn for turn in await talk.turns() if "once upon a time" in turn.words]
     assert story.cut == story.text.split()[-1]
-    assert "conversation" not in story.words
 
     agent, user = await heard_by(talk.page), await heard_by(talk.page, "user")
     _, interruption, *_ = user.spans(gap_s=1.2)
     began_s = interruption.start_s
     assert agent.between(began_s - 1.0, began_s).loudness() > SPEECH_RMS
-    (told,) = [span for span in agent.spans(gap_s=0.5) if span.start_s < began_s < span.end_s]
+    told = next(span for span in agent.spans(gap_s=0.5) if span.end_s > began_s)
     assert told.end_s < began_s + 1.5
-    # What came back is the story's beginning and then the answers, never the rest of the story.
+    # What was heard is the story's beginning and then the answers, never the rest of the story.
     heard = agent.words()
-    assert "small boat" in heard
-    assert "stopped" in heard
+    assert share_of(story.text, heard) > 0.6
+    assert "wind had fallen" not in await talk.said("agent")
     assert "wind had fallen" not in heard
 
     await talk.end()

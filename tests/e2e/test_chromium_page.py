@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.e2e.conftest import OpenChromium, Serve
-from tests.e2e.listen import SPEECH_RMS, heard_by
+from tests.e2e.listen import SPEECH_RMS, heard_by, share_of
 from tests.e2e.page import TalkPage
 from tests.e2e.speech import chatter, silence, write_microphone
 
@@ -196,6 +196,6 @@ async def test_a_caller_without_a_microphone_listens(serve: Serve, open_chromium
         }"""
     )
     await asyncio.sleep(6)
-    assert "demo voice" in (await heard_by(page)).words()
+    assert share_of("I'm the demo voice. Ask me the time", (await heard_by(page)).words()) > 0.5
     await page.evaluate("caller.close()")
     await server.wait_slots_in_use(0, within_s=5)

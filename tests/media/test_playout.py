@@ -260,3 +260,18 @@ def test_every_sample_is_accounted_for(steps: list[tuple[str, float]], size: int
         assert playout.queued_samples <= 0.4 * SAMPLE_RATE
         gone = playout.played_samples + counters.dropped_samples + counters.trimmed_samples
         assert gone + playout.queued_samples == written
+
+
+def test_surplus_is_judged_by_where_the_slots_are_now() -> None:
+    """A pacer moves its grid by up to half a slot; frames that come just in time are no surplus, wherever it went."""
+    playout, now, frame = Playout(), 100.0, tone(1)
+
+    for tick in range(200):
+        shift_s = min(tick, 100) * 0.0001  # 10 ms in all
+        write_s = now + tick * 0.080 + shift_s + 0.001
+        playout.write(write_s, frame)
+        for k in range(4):
+            slot_s = now + tick * 0.080 + shift_s + 0.008 + k * 0.020
+            playout.next_packet(slot_s)
+    assert playout.counters.trimmed_samples == 0
+    assert playout.counters.underruns == 0
