@@ -35,10 +35,14 @@ SHOWN = (
     ("rss_mb", "server RSS, MB"),
     ("m2e_p50_ms", "mouth to ear p50, ms"),
     ("m2e_p95_ms", "mouth to ear p95, ms"),
+    ("missed", "bursts missed"),
+    ("bursts", "bursts heard"),
     ("connect_p50_ms", "offer to first packet p50, ms"),
     ("load1", "load of the machine"),
 )
 COMPARED = ("late_p99_ms", "cpu_s_per_call_min", "m2e_p50_ms")
+COMPARED_OVERLOADED = ("late_p99_ms",)
+"""A server that leaves packets out saves their cost, and only its better echoes are heard."""
 
 Start = Callable[[int], AbstractContextManager[Target]]
 """A fresh server for so many calls."""
@@ -103,7 +107,8 @@ def _against(report: Report, options: CallsOptions, peer: str, ours: list[Figure
             break
     report.add_carried(peer, carried(theirs))
     for mine, other in zip(ours, theirs, strict=False):
-        report.add_ratios(peer, {"calls": mine["calls"], **ratios(other, mine, COMPARED)})
+        names = COMPARED if _complete(mine) and _complete(other) else COMPARED_OVERLOADED
+        report.add_ratios(peer, {"calls": mine["calls"], **ratios(other, mine, names)})
 
 
 def _best(report: Report, options: CallsOptions, size: int, start: Start) -> Figures:
@@ -128,8 +133,12 @@ def carried(sizes: list[Figures]) -> int:
 
 
 def _on_time(figures: Figures) -> bool:
+    return _p99_ms(figures) < ON_TIME_MS and _complete(figures)
+
+
+def _complete(figures: Figures) -> bool:
     share = figures["received_share"]
-    return _p99_ms(figures) < ON_TIME_MS and isinstance(share, float) and share >= COMPLETE_SHARE
+    return isinstance(share, int | float) and share >= COMPLETE_SHARE
 
 
 def _p99_ms(figures: Figures) -> float:

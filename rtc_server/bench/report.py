@@ -13,7 +13,7 @@ from rtc_server.bench.figures import Figures
 
 Row = dict[str, Any]
 
-RUNS_PER_TABLE = 6
+RUNS_PER_TABLE = 4
 
 
 class Report:

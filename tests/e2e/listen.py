@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import re
@@ -17,6 +18,7 @@ from tests.e2e.speech import Pcm, resampled
 EAR_JS = Path(__file__).with_name("ear.js").read_text()
 SPEECH_RMS = 0.01
 """-40 dBFS."""
+SILENCE_RMS = 0.001
 _WINDOW_S = 0.01
 _GAP_S = 0.35
 _RECOGNISER_HZ = 16_000
@@ -95,6 +97,18 @@ async def heard_by(page: Page, side: str = "agent") -> Recording:
     dump = await page.evaluate("side => ear.dump(side)", side)
     pcm = np.frombuffer(base64.b64decode(dump["base64"]), "<i2").astype(np.float32) / 32768
     return Recording(pcm, int(dump["rate"]), dump["startMs"] / 1000)
+
+
+async def wait_heard(page: Page, *, sound: bool, within_s: float = 12.0) -> None:
+    """Until the last second of what a page heard holds speech, or nothing at all."""
+    deadline = asyncio.get_running_loop().time() + within_s
+    while True:
+        heard = await heard_by(page)
+        level = heard.between(heard.end_s - 1.0, heard.end_s).loudness()
+        if level > SPEECH_RMS if sound else level < SILENCE_RMS:
+            return
+        assert asyncio.get_running_loop().time() < deadline, f"still a level of {level:.4f} after {within_s} s"
+        await asyncio.sleep(0.5)
 
 
 def best_lag(reference: Recording, heard: Recording, window_s: float = 0.02) -> tuple[float, float]:

@@ -46,6 +46,11 @@ class TalkPage:
         await self.call.click()
         await self.wait_live()
 
+    async def press_call(self) -> None:
+        """The button, by keyboard."""
+        await self.call.focus()
+        await self.page.keyboard.press("Enter")
+
     async def wait_live(self) -> None:
         await self.wait_state(LIVE_STATES, CONNECT_MS)
 

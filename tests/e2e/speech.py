@@ -49,11 +49,15 @@ def utterances(name: str) -> list[Utterance]:
     return [Utterance(label["start"], label["end"], label["text"]) for label in labels[f"{name}.wav"]]
 
 
+def said(name: str, index: int) -> Pcm:
+    """One utterance of a recording."""
+    utterance = utterances(name)[index]
+    return spoken(name)[round(utterance.start_s * RATE_HZ) : round(utterance.end_s * RATE_HZ)]
+
+
 def chatter(seconds: float) -> Pcm:
     """Speech without a pause: noise suppression takes a tone for noise."""
-    name = "03_barge_in"
-    recording = spoken(name)
-    parts = [recording[round(u.start_s * RATE_HZ) : round(u.end_s * RATE_HZ)] for u in utterances(name)]
+    parts = [said("03_barge_in", index) for index in range(3)]
     return np.resize(np.concatenate(parts), round(seconds * RATE_HZ))
 
 

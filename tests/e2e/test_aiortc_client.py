@@ -44,8 +44,8 @@ async def test_hears_its_own_speech_come_back(serve: Serve, caller: Caller) -> N
 
     sent, heard = client.sent(), client.heard()
     lags = []
-    for said in utterances("02_two_turns"):
-        began_s, ended_s = sent.start_s + lead_s + said.start_s, sent.start_s + lead_s + said.end_s
+    for utterance in utterances("02_two_turns"):
+        began_s, ended_s = sent.start_s + lead_s + utterance.start_s, sent.start_s + lead_s + utterance.end_s
         part = sent.between(began_s - 0.2, ended_s + 0.2)
         lags.append(best_lag(part, heard.between(began_s - 0.2, ended_s + LONGEST_LAG_S + 0.2)))
     # A busy machine may spoil one of them, not both.

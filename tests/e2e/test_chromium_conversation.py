@@ -10,17 +10,20 @@ import pytest
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.listen import SPEECH_RMS, heard_by, share_of
 from tests.e2e.page import TalkPage
-from tests.e2e.speech import silence, spoken, write_microphone
+from tests.e2e.speech import said, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
 GREETING_S = 9.0
 """The person lets the agent finish its greeting."""
+REPLY_S = 7.0
+"""So long a person listens to a reply: long enough on a busy machine."""
 
 
 async def test_a_person_is_greeted_and_understood(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
     server = await serve("cascade", 1)
-    microphone = write_microphone(tmp_path / "microphone.wav", silence(GREETING_S), spoken("02_two_turns"))
+    name, timer = said("02_two_turns", 0), said("02_two_turns", 1)
+    microphone = write_microphone(tmp_path / "mic.wav", silence(GREETING_S), name, silence(REPLY_S), timer)
     chromium = await open_chromium(server, microphone)
     talk = TalkPage(await chromium.open())
     assert "cascade" in await talk.engine.inner_text()
@@ -34,8 +37,8 @@ async def test_a_person_is_greeted_and_understood(serve: Serve, open_chromium: O
 
     # The words that were shown are the words that were heard, in the order in which they were said.
     turns = [turn for turn in await talk.turns() if turn.text]
-    said = ("demo voice", "my name is", "nice to meet you", "timer", "i will tell you")
-    places = [next(place for place, turn in enumerate(turns) if words in turn.words) for words in said]
+    order = ("demo voice", "my name is", "nice to meet you", "timer", "i will tell you")
+    places = [next(place for place, turn in enumerate(turns) if words in turn.words) for words in order]
     assert places == sorted(places)
     assert [turn.side for turn in turns[:2]] == ["agent", "user"]
     heard = (await heard_by(talk.page)).words()
@@ -50,7 +53,9 @@ async def test_an_interrupted_story_stops_and_its_cut_word_is_marked(
     serve: Serve, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     server = await serve("cascade", 1)
-    microphone = write_microphone(tmp_path / "microphone.wav", silence(GREETING_S), spoken("03_barge_in"))
+    story, stop, time = (said("03_barge_in", index) for index in range(3))
+    parts = (silence(GREETING_S), story, silence(REPLY_S), stop, silence(REPLY_S), time)
+    microphone = write_microphone(tmp_path / "mic.wav", *parts)
     chromium = await open_chromium(server, microphone)
     talk = TalkPage(await chromium.open())
     await talk.start()
@@ -62,18 +67,18 @@ async def test_an_interrupted_story_stops_and_its_cut_word_is_marked(
     await talk.wait_said("agent", r"welcome|it is \d+", 10)
     await asyncio.sleep(2)
 
-    (story,) = [turn for turn in await talk.turns() if "once upon a time" in turn.words]
-    assert story.cut == story.text.split()[-1]
+    (told,) = [turn for turn in await talk.turns() if "once upon a time" in turn.words]
+    assert told.cut == told.text.split()[-1]
 
     agent, user = await heard_by(talk.page), await heard_by(talk.page, "user")
     _, interruption, *_ = user.spans(gap_s=1.2)
     began_s = interruption.start_s
     assert agent.between(began_s - 1.0, began_s).loudness() > SPEECH_RMS
-    told = next(span for span in agent.spans(gap_s=0.5) if span.end_s > began_s)
-    assert told.end_s < began_s + 1.5
+    cut = next(span for span in agent.spans(gap_s=0.5) if span.end_s > began_s)
+    assert cut.end_s < began_s + 1.5
     # What was heard is the story's beginning and then the answers, never the rest of the story.
     heard = agent.words()
-    assert share_of(story.text, heard) > 0.6
+    assert share_of(told.text, heard) > 0.6
     assert "wind had fallen" not in await talk.said("agent")
     assert "wind had fallen" not in heard
 

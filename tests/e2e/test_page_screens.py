@@ -14,7 +14,7 @@ from playwright.async_api import Page
 from tests.e2e.chromium import Chromium
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
-from tests.e2e.speech import silence, spoken, write_microphone
+from tests.e2e.speech import said, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
@@ -72,7 +72,9 @@ async def opened(chromium: Chromium) -> TalkPage:
 
 
 async def test_the_page_fits_before_and_in_a_call(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
-    microphone = write_microphone(tmp_path / "microphone.wav", silence(8), spoken("03_barge_in"))
+    story, stop, time = (said("03_barge_in", index) for index in range(3))
+    # The microphone opens at the click.
+    microphone = write_microphone(tmp_path / "mic.wav", silence(8), story, silence(7), stop, silence(5), time)
     talk = await opened(await open_chromium(await serve("cascade", 2), microphone))
     directory = artifacts(tmp_path)
     controls = ("call", "status", "engine")
