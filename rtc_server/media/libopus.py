@@ -19,6 +19,7 @@ from rtc_server.errors import MissingLibrary
 # opus_defines.h
 APPLICATION_VOIP = 2048
 SIGNAL_VOICE = 3001
+SIGNAL_MUSIC = 3002
 SET_BITRATE = 4002
 SET_INBAND_FEC = 4012
 SET_COMPLEXITY = 4010

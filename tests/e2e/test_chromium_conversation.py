@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.listen import SPEECH_RMS, heard_by, share_of
 from tests.e2e.page import TalkPage
-from tests.e2e.speech import said, silence, write_microphone
+from tests.e2e.speech import clearly, said, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
@@ -53,7 +53,8 @@ async def test_an_interrupted_story_stops_and_its_cut_word_is_marked(
     serve: Serve, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     server = await serve("cascade", 1)
-    story, stop, time = (said("03_barge_in", index) for index in range(3))
+    texts = ("Tell me a long story about the sea.", "Wait. Stop. Please stop talking.", "Thank you. What time is it?")
+    story, stop, time = map(clearly, texts)
     parts = (silence(GREETING_S), story, silence(REPLY_S), stop, silence(REPLY_S), time)
     microphone = write_microphone(tmp_path / "mic.wav", *parts)
     chromium = await open_chromium(server, microphone)

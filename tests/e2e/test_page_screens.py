@@ -14,7 +14,7 @@ from playwright.async_api import Page
 from tests.e2e.chromium import Chromium
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
-from tests.e2e.speech import said, silence, write_microphone
+from tests.e2e.speech import clearly, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
@@ -72,7 +72,8 @@ async def opened(chromium: Chromium) -> TalkPage:
 
 
 async def test_the_page_fits_before_and_in_a_call(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
-    story, stop, time = (said("03_barge_in", index) for index in range(3))
+    texts = ("Tell me a long story about the sea.", "Wait. Stop. Please stop talking.", "Thank you. What time is it?")
+    story, stop, time = map(clearly, texts)
     # The microphone opens at the click.
     microphone = write_microphone(tmp_path / "mic.wav", silence(8), story, silence(7), stop, silence(5), time)
     talk = await opened(await open_chromium(await serve("cascade", 2), microphone))

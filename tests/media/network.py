@@ -126,7 +126,7 @@ def long_speech(seconds: float) -> FloatSamples:
 
 def encoded(pcm: FloatSamples, packet_ms: int = 20, **settings: int | bool) -> list[bytes]:
     size = packet_ms * SAMPLE_RATE // 1000
-    encoder = OpusEncoder(**settings)
+    encoder = OpusEncoder(**{"expected_loss_pct": 10, **settings})  # the speech codec, as browsers send
     return [encoder.encode(pcm[at : at + size]) for at in range(0, pcm.size - size + 1, size)]
 
 

@@ -177,3 +177,21 @@ def test_fec_flag_is_found_where_libopus_finds_it(payload: bytes) -> None:
     told = library.opus_packet_has_lbrr(payload, len(payload))
     if told >= 0:
         assert opuspacket.has_fec(payload) == (told == 1)
+
+
+def test_without_loss_the_transform_codec_is_used_and_with_loss_the_one_that_has_fec() -> None:
+    encoder, decoder = OpusEncoder(), OpusDecoder()
+    pcm = long_speech(6.0)
+    payloads = []
+    for at in range(0, pcm.size - 479, 480):
+        if at == 48_000:
+            encoder.set_expected_loss(10)
+        if at == 96_000:
+            encoder.set_expected_loss(0)
+        payloads.append(encoder.encode(pcm[at : at + 480]))
+    transform = [payload[0] >> 3 >= 16 for payload in payloads]  # RFC 6716 section 3.1, table 2
+    assert all(transform[:99]) and not any(transform[105:199]) and all(transform[205:])
+    assert not any(decoder.has_fec(payload) for payload in payloads[:99])
+    assert any(decoder.has_fec(payload) for payload in payloads[105:199])
+    sound = np.concatenate([decoder.decode(payload) for payload in payloads])
+    assert np.abs(np.diff(sound)).max() < 1.2 * np.abs(np.diff(pcm)).max(), "changing over makes no click"

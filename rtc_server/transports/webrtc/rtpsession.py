@@ -37,8 +37,11 @@ REPORT_EVERY_S = 1.0
 PACKETS_PER_S = 250.0
 PACKETS_BURST = 500.0
 """What a peer may send: packets of 10 ms, their double, and what a stalled network lets go at once."""
+LOSS_THAT_COUNTS = 0.01
 LEAST_EXPECTED_LOSS_PCT = 5
 MOST_EXPECTED_LOSS_PCT = 40
+LOSS_MEMORY_S = 10.0
+"""FEC stays on for so long after the last report of loss: lossy paths have quiet seconds too."""
 
 _PACKETS_IN = metrics.PACKETS.labels("in")
 _PACKETS_OUT = metrics.PACKETS.labels("out")
@@ -84,6 +87,7 @@ class RtpSession:
         self._receiver = ReceiverStatistics(RTP_CLOCK_HZ)
         self._packets = RateLimit(PACKETS_PER_S, PACKETS_BURST)
         self._worst_lateness_s = 0.0
+        self._lossy_until_s = 0.0
 
     def negotiated(self, payload_type: int, max_bitrate_bps: int) -> None:
         self.payload_type = payload_type
@@ -132,12 +136,16 @@ class RtpSession:
                 for block in packet.reports:
                     self._sender.reported(now, block)
                     if block.ssrc == self.ssrc:
-                        self._follow_report(block.loss)
+                        self._follow_report(now, block.loss)
 
-    def _follow_report(self, loss: float) -> None:
+    def _follow_report(self, now: float, loss: float) -> None:
         self.round_trip_s = self._sender.round_trip_s
-        percent = max(LEAST_EXPECTED_LOSS_PCT, min(MOST_EXPECTED_LOSS_PCT, round(100 * loss)))
-        self._encoder.set_expected_loss(percent)
+        if loss >= LOSS_THAT_COUNTS:
+            self._lossy_until_s = now + LOSS_MEMORY_S
+            percent = max(LEAST_EXPECTED_LOSS_PCT, min(MOST_EXPECTED_LOSS_PCT, round(100 * loss)))
+            self._encoder.set_expected_loss(percent)
+        elif now >= self._lossy_until_s:
+            self._encoder.set_expected_loss(0)
 
     # ---- sending -----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from rtc_server.errors import BadOffer, UnsupportedOffer
 from rtc_server.transports.webrtc.offer import Codec, Fingerprint, Offer, Section, parse_offer
 
 PTIME_MS = 20
-MAX_BITRATE_BPS = 32_000
+MAX_BITRATE_BPS = 40_000
 MIN_BITRATE_BPS = 6_000
 SCTP_PORT = 5000
 MAX_MESSAGE_BYTES = 64 * 1024

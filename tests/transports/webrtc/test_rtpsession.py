@@ -179,6 +179,18 @@ def test_round_trip_and_loss_follow_from_the_peers_reports() -> None:
     assert rig.session.round_trip_s == pytest.approx(0.08, abs=0.001)
 
 
+def test_fec_follows_the_loss_that_the_peer_reports_and_stays_on_for_a_while() -> None:
+    rig = Rig()
+
+    for loss_256, at_s in ((0, 50.0), (26, 51.0), (0, 60.0), (0, 61.5)):
+        rig.now = at_s
+        rig.receive_rtcp(rtcp.ReceiverReport(PEER_SSRC, (rtcp.ReportBlock(OUR_SSRC, loss_256, 1, 1, 0, 1, 1),)))
+        for slot in range(4):
+            rig.session.send_audio(at_s + slot * 0.02, tone(slot))
+    speech_codec = [packet.payload[0] >> 3 < 16 for packet in rig.sent_rtp()]
+    assert [speech_codec[k] for k in (3, 7, 11, 15)] == [False, True, True, False]
+
+
 def test_report_about_somebody_else_changes_nothing() -> None:
     rig = Rig()
     rig.receive_rtcp(rtcp.ReceiverReport(PEER_SSRC, (rtcp.ReportBlock(5, 64, 1, 1, 0, 1, 1),)))

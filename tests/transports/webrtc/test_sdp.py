@@ -120,7 +120,7 @@ def test_opus_answer_asks_for_fec_mono_and_24_khz() -> None:
     assert lines[0] == "m=audio 8125 UDP/TLS/RTP/SAVPF 111"
     assert (
         "a=fmtp:111 minptime=10;useinbandfec=1;usedtx=0;stereo=0;sprop-stereo=0;maxplaybackrate=24000;"
-        "maxaveragebitrate=32000"
+        "maxaveragebitrate=40000"
     ) in lines
     assert {"a=ptime:20", "a=rtcp-mux", "a=sendrecv", "a=ssrc:16909060 cname:agent-cname"} <= set(lines)
 
