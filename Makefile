@@ -17,6 +17,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 INSTALL_LOCKED := $(PIP) install --require-hashes --only-binary :all: -r
 INSTALL_SELF := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
+# node comes with the locked Python packages, tsc with the locked npm package of the tests.
+TOOLS := PATH="$(abspath $(BIN)):$(CURDIR)/tests/static/node_modules/.bin:$$PATH"
+
 .PHONY: help run test peers lint bench soak wheel lock clean
 
 help: ## Say what each target does.
@@ -26,7 +29,7 @@ run: $(VENV)/.demo ## Install what the demo needs, start the server, print a lin
 	@$(BIN)/rtc-server serve $(ARGS)
 
 test: $(VENV)/.dev peers ## Install what the tests need, browsers included, and run them all.
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff check .
@@ -38,13 +41,13 @@ bench: $(VENV)/.demo ## Measure latency and the number of calls a core holds.
 	$(BIN)/rtc-server bench calls $(ARGS)
 
 soak: $(VENV)/.dev ## Run the long tests in full length.
-	RTC_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
+	RTC_SOAK=1 $(TOOLS) $(BIN)/python -m pytest -m soak $(ARGS)
 
 wheel: $(VENV)/.dev ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation
 
-peers: ## Install the browsers and tools that the tests talk to.
-	@.ci/peers
+peers: $(VENV)/.dev ## Install the browsers and the type checker that the tests call.
+	@$(TOOLS) .ci/peers
 
 # The locks keep the versions that they hold; `make lock ARGS=--upgrade` takes the newest ones that pyproject.toml allows.
 COMPILE = build/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
@@ -56,7 +59,7 @@ lock: $(BIN)/python ## Write requirements/*.txt anew from pyproject.toml.
 	$(COMPILE) --extra demo --extra dev --constraint requirements/demo.txt --output-file requirements/dev.txt
 
 clean: ## Remove everything that was installed or built here.
-	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist artifacts tests/static/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find rtc_server tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

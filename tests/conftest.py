@@ -1,4 +1,4 @@
-"""What holds for every test: a clean environment, one summary of the peers at hand, and no silent skip in CI."""
+"""What holds for every test: a clean environment, a header that names the peers, and no silent skip in CI."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def pytest_report_header() -> list[str]:
         "peers: " + ", ".join(f"{name} {version}" for name, version in browsers.items()),
         "media: " + ", ".join([_libopus_version(), *(f"{name} {version}" for name, version in libraries.items())]),
     ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real peers come last: what fails in a millisecond is known before the first browser opens."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,3 +26,6 @@ class FrameSource(Protocol):
 
     def take(self, now: float) -> FloatSamples:
         """The next frame: [1920] samples, a new array. Never blocks, never raises; what is missing is made up now."""
+
+    def skip(self, frames: int) -> None:
+        """Pass over frames whose time is gone, so that the next `take` gives the present. Costs next to nothing."""

@@ -117,6 +117,8 @@ class JitterBuffer:
         self._in_dtx = False
         self._fade_from = _NOTHING
         """How the sound went on before the next decoded sample: it is crossfaded from there."""
+        self._skip_fade = _NOTHING
+        """How the sound would have gone on where `skip` left it."""
         self._read_at: int | None = None
         """Position of the next sample to give out; None before the first frame."""
         self._hole: int | None = None
@@ -276,7 +278,8 @@ class JitterBuffer:
         best = self._best_read_position(wanted_end)
         if self._read_at is None:
             self._read_at = best
-        frame_fade = self._concealer.continuation()
+        frame_fade = self._skip_fade if self._skip_fade.size else self._concealer.continuation()
+        self._skip_fade = _NOTHING
         if abs(best - self._read_at) > self._config.jump_above_ms * SAMPLES_PER_MS:
             frame_fade = self._jump(best)
         self._decode_held(up_to=self._read_at)
@@ -288,6 +291,11 @@ class JitterBuffer:
         self._delay_samples = now_at - self._read_at - self._delay.minimum
         self._forget()
         return frame
+
+    def skip(self, frames: int) -> None:
+        """Pass over frames that nobody took in time; the next one is faded over to."""
+        if self._read_at is not None and frames > 0:
+            self._skip_fade = self._jump(self._read_at + frames * FRAME_SAMPLES)
 
     def _packet_misfit(self) -> int:
         """Further delay for packets that 80 ms are no multiple of: a frame may end inside a packet at worst."""

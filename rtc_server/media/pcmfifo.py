@@ -68,6 +68,12 @@ class PcmFifo:
         self._store.forget_before(self._store.first + ready.size)
         return frame
 
+    def skip(self, frames: int) -> None:
+        """Pass over what is waiting of the next frames."""
+        gone = min(len(self._store), max(0, frames) * FRAME_SAMPLES)
+        self._store.forget_before(self._store.first + gone)
+        self.counters.dropped_samples += gone
+
     @property
     def queued_samples(self) -> int:
         return len(self._store)

@@ -127,7 +127,7 @@ class Conductor:
         """[n, 1920] float32."""
         pcm = np.zeros((len(batch), FRAME_SAMPLES), np.float32)
         for row, (session, live) in enumerate(batch):
-            session.shed(now, self._past_frames)
+            session.shed(self._past_frames)
             if live:
                 pcm[row] = session.gather(now)
             elif session.state is State.DEGRADED:

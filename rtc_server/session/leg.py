@@ -65,6 +65,9 @@ class Leg(Protocol):
     def take(self, now: float) -> FloatFrame:
         """Exactly one frame of the user's voice. What is missing is concealed now, never waited for."""
 
+    def skip(self, frames: int) -> None:
+        """Pass over frames of the user's voice whose time is gone."""
+
     def write(self, now: float, pcm: FloatFrame) -> int:
         """Queue one frame of the agent's voice for playout. Returns the RTP timestamp (48 kHz) of its first sample."""
 

@@ -255,3 +255,30 @@ def test_muted_sender_costs_no_memory_and_is_heard_again_at_once() -> None:
             heard.append(buffer.take((k + 1) * PACKET_S + 0.005))
     assert CountingDecoder.positions(np.concatenate(heard[:2])).size > 1000
     assert buffer.counters.lost_samples == 0
+
+
+def test_skip_goes_on_in_the_present_with_the_delay_as_it_was() -> None:
+    payloads, buffer = counted(400), counting_buffer()
+    frames, delays_ms, sent = [], [], 0
+    for tick in range(95):
+        now = 0.015 + tick * FRAME_S
+        while sent * PACKET_S + 0.04 <= now:
+            buffer.put(sent * PACKET_S + 0.04, sent, sent * 960, payloads[sent])
+            sent += 1
+        if 50 <= tick < 53:
+            continue  # nobody takes: the engine is busy
+        if tick == 53:
+            buffer.skip(3)
+        frames.append(buffer.take(now))
+        delays_ms.append(buffer.delay_ms)
+    assert delays_ms[51:] == pytest.approx([delays_ms[49]] * len(delays_ms[51:]), abs=2)
+    before, after = (int(abs(frames[k][-1])) for k in (49, 50))
+    assert after - before == 4 * FRAME_SAMPLES
+    assert buffer.counters.skipped_samples == 3 * FRAME_SAMPLES
+    assert buffer.counters.concealed_samples == 0
+
+
+def test_skip_before_the_first_frame_is_harmless() -> None:
+    buffer = counting_buffer()
+    buffer.skip(5)
+    assert not buffer.take(1.0).any()

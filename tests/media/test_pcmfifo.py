@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,3 +66,13 @@ def test_every_sample_is_accounted_for(steps: list[int | None]) -> None:
         counters = fifo.counters
         given_out = counters.frames * FRAME_SAMPLES - counters.missing_samples
         assert given_out + counters.dropped_samples + fifo.queued_samples == put
+
+
+def test_skip_passes_over_what_waits_and_no_more() -> None:
+    fifo = PcmFifo()
+    fifo.put(0.0, np.arange(3 * FRAME_SAMPLES, dtype=np.float32) / 10_000)
+    fifo.skip(2)
+    assert fifo.take(0.0)[0] == pytest.approx(2 * FRAME_SAMPLES / 10_000)
+    fifo.skip(5)
+    assert fifo.queued_samples == 0
+    assert fifo.counters.dropped_samples == 2 * FRAME_SAMPLES

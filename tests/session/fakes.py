@@ -38,12 +38,16 @@ class FakeLeg:
         self.written: list[FloatFrame] = []
         self.taken_at: list[float] = []
         self.flushes = 0
+        self.skipped = 0
         self.closed: list[str] = []
         self.fail_on_write = False
 
     def take(self, now: float) -> FloatFrame:
         self.taken_at.append(now)
         return self.voice
+
+    def skip(self, frames: int) -> None:
+        self.skipped += frames
 
     def write(self, now: float, pcm: FloatFrame) -> int:
         if self.fail_on_write:

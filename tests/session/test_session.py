@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from rtc_server import events
@@ -286,9 +285,8 @@ async def test_overrun_sheds_the_oldest_input(house: House) -> None:
     house.engine.shed = 0
     taken = len(leg.taken_at)
     await house.tick(1, alive=leg)
-    times = leg.taken_at[taken:]
-    assert len(times) == 3, "two frames dropped, one given"
-    assert np.allclose(np.diff(times), 0.08)
+    assert len(leg.taken_at) - taken == 1
+    assert leg.skipped == 2
     assert session.shed_frames == 2
 
 

@@ -144,6 +144,9 @@ class WebRtcLeg:
     def take(self, now: float) -> FloatFrame:
         return self.user_audio.take(now)
 
+    def skip(self, frames: int) -> None:
+        self.user_audio.skip(frames)
+
     def write(self, now: float, pcm: FloatFrame) -> int:
         return self.agent_audio.write(now, pcm) & 0xFFFFFFFF
 

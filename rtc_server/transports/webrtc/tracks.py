@@ -17,7 +17,7 @@ from aiortc import MediaStreamTrack
 from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame
 
-from rtc_server.media.frames import PACKET_S, PACKET_SAMPLES, SAMPLE_RATE, FloatSamples, FrameSource
+from rtc_server.media.frames import FRAME_SAMPLES, PACKET_S, PACKET_SAMPLES, SAMPLE_RATE, FloatSamples, FrameSource
 from rtc_server.media.playout import Playout, PlayoutPacket
 
 TAP_BLOCKS = 25
@@ -45,6 +45,10 @@ class AudioTap:
             self._blocks.append((self._position, pcm))
             self._arrived.set()
         self._position += pcm.size
+
+    def pass_over(self, n_samples: int) -> None:
+        """So many samples will never come."""
+        self._position += n_samples
 
     async def get(self) -> AudioFrame:
         """Raises: MediaStreamError once the track has ended and nothing is left."""
@@ -80,6 +84,11 @@ class UserAudioTrack(MediaStreamTrack):
         frame = self.source.take(now)
         self._tap.put(frame)
         return frame
+
+    def skip(self, frames: int) -> None:
+        """Pass over frames whose time is gone."""
+        self.source.skip(frames)
+        self._tap.pass_over(frames * FRAME_SAMPLES)
 
     async def recv(self) -> AudioFrame:
         return await self._tap.get()

@@ -30,6 +30,9 @@ class Tone:
         self.frames += 1
         return (0.5 * np.sin(at * 2 * np.pi * 440 / SAMPLE_RATE)).astype(np.float32)
 
+    def skip(self, frames: int) -> None:
+        self.frames += frames
+
 
 def samples(frame: av.AudioFrame) -> FloatSamples:
     assert (frame.format.name, frame.layout.name, frame.sample_rate) == ("s16", "mono", SAMPLE_RATE)
@@ -177,3 +180,15 @@ async def test_stock_server_side_connection_holds_a_call_through_the_same_two_tr
     await caller.close()
     await server.close()
     await asyncio.gather(*tasks)
+
+
+async def test_skipped_frames_show_as_a_jump_of_the_readers_clock() -> None:
+    track = UserAudioTrack(Tone())
+    first = await reader_of(track)
+    track.take(0.0)
+    track.skip(3)
+    second_frame = track.take(0.32)
+    assert (await first).pts == 0
+    second = await track.recv()
+    assert second.pts == 4 * FRAME_SAMPLES
+    np.testing.assert_allclose(samples(second), second_frame, atol=1 / 32000)
