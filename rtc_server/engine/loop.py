@@ -29,9 +29,10 @@ from rtc_server.engine.edges import TickEdges
 from rtc_server.engine.slots import Phase, Slot, SlotTable
 from rtc_server.engine.spare import SpareTime
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, SessionPrompt, SupportsShutdown
-from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output, to_float, to_int16
+from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output
 from rtc_server.errors import EngineDraining, EngineUnavailable, UnknownVoice
 from rtc_server.log import get_logger
+from rtc_server.media.pcm import to_float, to_int16
 
 log = get_logger(__name__)
 

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server.engine.client import Lease, TickResult
-from rtc_server.engine.stepper import FRAME_SAMPLES, FloatFrames, StepOutput
+from rtc_server.engine.stepper import FRAME_SAMPLES, StepOutput
 from rtc_server.errors import EngineError, RtcServerError
-
-_INT16 = np.iinfo(np.int16)
-_SCALE = np.float32(32768)
 
 
 @dataclass(eq=False, slots=True)
@@ -78,19 +75,3 @@ def broken_slots(output: StepOutput, live: NDArray[np.bool_]) -> frozenset[int]:
     finite = np.isfinite(output.pcm).all(axis=1)
     reported = (int(index) for index in output.failed if 0 <= index < len(live))
     return frozenset((*reported, *np.flatnonzero(live & ~finite).tolist()))
-
-
-def to_float(pcm: NDArray[np.int16], out: FloatFrames) -> None:
-    """int16 to [-1, 1) for the whole batch."""
-    np.multiply(pcm, 1 / _SCALE, out=out)
-
-
-def to_int16(pcm: FloatFrames) -> NDArray[np.int16]:
-    """The inverse of `to_float`, rounded and clipped; what is not a number becomes silence.
-
-    A fresh array, so that rows of it may be kept.
-    """
-    scaled = np.rint(pcm * _SCALE)
-    np.nan_to_num(scaled, copy=False)
-    converted: NDArray[np.int16] = np.clip(scaled, _INT16.min, _INT16.max).astype(np.int16)
-    return converted

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server.media.frames import FRAME_SAMPLES, SAMPLES_PER_MS, FloatSamples
+from rtc_server.media.pcm import to_float
 from rtc_server.media.samplestore import SampleStore
 
 _FADE_SAMPLES = 5 * SAMPLES_PER_MS
@@ -43,10 +44,10 @@ class PcmFifo:
         """Queue a chunk of any size: float32 in [-1, 1], or int16."""
         del now  # the same signature as a jitter buffer's: the sound itself is the clock here
         self.counters.chunks += 1
-        samples = chunk.reshape(-1).astype(np.float32)
         if chunk.dtype == np.int16:
-            samples /= 32768
+            samples = to_float(chunk.reshape(-1).astype(np.int16, copy=False))
         else:
+            samples = chunk.reshape(-1).astype(np.float32)
             np.nan_to_num(samples, copy=False, nan=0.0, posinf=1.0, neginf=-1.0)
         self.counters.dropped_samples += self._store.append(samples)
 

@@ -18,6 +18,7 @@ from rtc_server.engine.client import EngineClient, SlotOutput, TickResult
 from rtc_server.engine.stepper import FRAME_S, FRAME_SAMPLES
 from rtc_server.errors import EngineError
 from rtc_server.log import get_logger
+from rtc_server.media.pcm import to_int16
 from rtc_server.session.session import Session, State
 
 log = get_logger(__name__)
@@ -173,9 +174,3 @@ class Conductor:
     def _end_all(self, reason: str) -> None:
         for session in list(self.sessions.values()):
             session.close(reason)
-
-
-def to_int16(pcm: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Samples in [-1, 1] as int16; louder ones are clipped."""
-    samples: NDArray[np.int16] = np.clip(np.rint(pcm * np.float32(32768)), -32768, 32767).astype(np.int16)
-    return samples

@@ -18,7 +18,6 @@ import dataclasses
 import enum
 from collections.abc import Callable
 
-import numpy as np
 import structlog
 
 from rtc_server import events, metrics
@@ -26,6 +25,7 @@ from rtc_server.engine.client import EngineClient, Lease, SlotOutput, SlotStatus
 from rtc_server.engine.stepper import FRAME_MS
 from rtc_server.errors import BadEvent, RtcServerError
 from rtc_server.log import get_logger
+from rtc_server.media.pcm import to_float
 from rtc_server.media.vad import SpeechStarted, SpeechStopped, VoiceActivity
 from rtc_server.session.bargein import BargeInPolicy
 from rtc_server.session.leg import FloatFrame, Leg
@@ -34,7 +34,7 @@ from rtc_server.session.playback import PlaybackCursor
 
 log = get_logger(__name__)
 
-AUDIBLE_RMS_INT16 = 160.0
+AUDIBLE_RMS = 0.005
 """-46 dBFS: the agent is heard to speak."""
 STATS_EVERY_S = 1.0
 
@@ -240,9 +240,8 @@ class Session:
         timestamp: int | None = None
         audible = False
         if output.pcm is not None:
-            pcm = output.pcm.astype(np.float32)
-            audible = float(pcm @ pcm) > AUDIBLE_RMS_INT16**2 * pcm.size
-            pcm *= 1 / 32768
+            pcm = to_float(output.pcm)
+            audible = float(pcm @ pcm) > AUDIBLE_RMS**2 * pcm.size
             timestamp = self.leg.write(now, pcm)
         if output.text:
             self._send(events.ResponseDelta(response_index=0, data=output.text, frame=frame, rtp_timestamp=timestamp))

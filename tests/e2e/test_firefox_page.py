@@ -37,7 +37,7 @@ async def test_sound_flows_both_ways(serve: Serve, open_firefox: OpenFirefox) ->
     server = await serve("echo", 1)
     firefox = await open_firefox()
     await firefox.open(server.url)
-    assert "echo" in await firefox.evaluate("document.querySelector('#engine').textContent")
+    await firefox.wait_until("document.querySelector('#engine').textContent.includes('echo')")
     await start(firefox)
     await asyncio.sleep(1.5)
     before, after = await settled(firefox, 3.0)

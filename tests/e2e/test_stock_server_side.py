@@ -18,9 +18,9 @@ from rtc_server.engine.echo import EchoStepper
 from rtc_server.engine.local import LocalEngine
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.media.pcm import to_float, to_int16
 from rtc_server.media.pcmfifo import PcmFifo
 from rtc_server.media.playout import Playout
-from rtc_server.session.conductor import to_int16
 from rtc_server.transports.webrtc.tracks import AgentAudioTrack, UserAudioTrack, audio_frame
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
@@ -54,7 +54,7 @@ async def hold_call(engine: LocalEngine, user: UserAudioTrack, agent: AgentAudio
         sequence += 1
         result = await engine.exchange([lease], [True], sequence, to_int16(pcm[None]))
         if (spoken := result.outputs[0].pcm) is not None:
-            agent.write(time.monotonic(), spoken.astype(np.float32) / 32768)
+            agent.write(time.monotonic(), to_float(spoken))
         await asyncio.sleep(max(0.0, result.next_tick_in_s - 0.004))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rtc_server.engine.stepper import FRAME_SAMPLES
 from rtc_server.errors import EngineUnavailable
-from rtc_server.session.conductor import DeliveryDelay, to_int16
+from rtc_server.session.conductor import DeliveryDelay
 from rtc_server.session.session import State
 from tests.session.conftest import House
 from tests.session.fakes import FakeEngine
@@ -69,11 +69,6 @@ async def test_idle_conductor_asks_nothing_of_the_engine(house: House) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-def test_samples_are_clipped_not_wrapped() -> None:
-    pcm = np.array([0.0, 1.0, -1.0, 2.0, -2.0], np.float32)
-    assert to_int16(pcm).tolist() == [0, 32767, -32768, 32767, -32768]
 
 
 def test_delivery_delay_ignores_a_rare_slow_tick() -> None:

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from fractions import Fraction
 
-import numpy as np
 from aiortc import MediaStreamTrack
 from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame
 
 from rtc_server.media.frames import FRAME_SAMPLES, PACKET_S, PACKET_SAMPLES, SAMPLE_RATE, FloatSamples, FrameSource
+from rtc_server.media.pcm import to_int16
 from rtc_server.media.playout import Playout, PlayoutPacket
 
 TAP_BLOCKS = 25
@@ -160,8 +160,7 @@ class AgentAudioTrack(MediaStreamTrack):
 
 def audio_frame(position: int, pcm: FloatSamples) -> AudioFrame:
     """24 kHz mono s16; `position` is the first sample's, counted from the beginning of the track."""
-    samples = np.clip(np.rint(pcm * np.float32(32768)), -32768, 32767).astype(np.int16)
-    frame = AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="mono")
+    frame = AudioFrame.from_ndarray(to_int16(pcm).reshape(1, -1), format="s16", layout="mono")
     frame.sample_rate = SAMPLE_RATE
     frame.time_base = _TIME_BASE
     frame.pts = position
