@@ -86,5 +86,16 @@ class TalkPage:
                 raise AssertionError(f"no {words!r} by the {side} within {within_s} s; the transcript: {shown}")
             await asyncio.sleep(0.2)
 
+    async def wait_cut(self, words: str, within_s: float) -> Turn:
+        """Until the agent's turn with `words` in it is marked as interrupted."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while True:
+            turns = await self.turns()
+            for turn in turns:
+                if turn.side == "agent" and words in turn.words and turn.cut:
+                    return turn
+            assert asyncio.get_running_loop().time() < deadline, f"{words!r} not cut within {within_s} s: {turns}"
+            await asyncio.sleep(0.2)
+
     async def expect_error(self, text: str) -> None:
         await expect(self.error).to_contain_text(text)

@@ -80,7 +80,7 @@ async def test_the_page_fits_before_and_in_a_call(serve: Serve, open_chromium: O
     controls = ("call", "status", "engine")
     await check_and_shoot(talk.page, directory, "ready", (*controls, "persona", "voice"))
     await talk.start()
-    await talk.page.wait_for_selector("#transcript .turn.agent .word.cut", timeout=20_000)
+    await talk.wait_cut("hi im the demo", 20)
     await talk.wait_said("agent", r"welcome|it is \d+", 20)
     await check_and_shoot(talk.page, directory, "call", (*controls, "mute", "transcript"))
     await talk.mute.click()
