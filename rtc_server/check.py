@@ -13,6 +13,7 @@ from rich.table import Table
 
 from rtc_server.config import Settings
 from rtc_server.engine.registry import EngineOptions, create
+from rtc_server.engine.stepper import SupportsShutdown
 from rtc_server.errors import MissingLibrary, RtcServerError
 from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
@@ -64,10 +65,13 @@ def _engine(settings: Settings) -> Finding:
     options = EngineOptions(slots=settings.engine.slots, asr_model=settings.engine.asr_model)
     try:
         choice = chosen_engine(settings.engine)
-        spec = create(choice.name, options)().spec
+        stepper = create(choice.name, options)()
     except RtcServerError as error:
         return Finding("engine", False, error.message, error.hint)
-    return Finding("engine", True, f"{choice.name}, {settings.engine.slots} slots. {choice.reason} {spec.summary}")
+    if isinstance(stepper, SupportsShutdown):
+        stepper.shutdown()
+    found = f"{choice.name}, {settings.engine.slots} slots. {choice.reason} {stepper.spec.summary}"
+    return Finding("engine", True, found)
 
 
 def _gpu(_settings: Settings) -> Finding:

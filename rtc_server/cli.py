@@ -116,7 +116,10 @@ def _serve(arguments: argparse.Namespace) -> int:
         _greet(server.url, server.choice.reason, server.engine.spec.summary, settings, server.connectivity())
         await server.run()
 
-    asyncio.run(serve())
+    # Windows' default loop cannot watch a socket, which the media port needs.
+    loop_factory = asyncio.SelectorEventLoop if sys.platform == "win32" else None
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(serve())
     return 0
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import socket
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -62,3 +64,12 @@ def test_run_prints_and_tells_by_its_status() -> None:
     settings = config.load({"engine": "ecko", "port": 0, "udp_port": 0})
     assert check.run(settings, Console(file=out, width=200)) == 1
     assert "did you mean" in out.getvalue()
+
+
+@pytest.mark.e2e
+def test_check_with_the_demo_engine_ends_cleanly() -> None:
+    """Native threads of a model that outlive the interpreter would abort it."""
+    command = [sys.executable, "-m", "rtc_server", "check", "--engine", "cascade", "--port", "0", "--udp-port", "0"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Demo engine" in run.stdout

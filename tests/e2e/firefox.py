@@ -88,7 +88,11 @@ class Firefox:
         """Until an expression is true."""
         deadline = asyncio.get_running_loop().time() + within_s
         while not await self.evaluate(condition):
-            assert asyncio.get_running_loop().time() < deadline, f"Firefox: not true within {within_s} s: {condition}"
+            if asyncio.get_running_loop().time() > deadline:
+                shown = await self.evaluate(
+                    "document.body.dataset.state + ': ' + document.querySelector('main').innerText"
+                )
+                raise AssertionError(f"Firefox: not true within {within_s} s: {condition}; the page: {shown}")
             await asyncio.sleep(0.1)
 
     async def close(self) -> None:

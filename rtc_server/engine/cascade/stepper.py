@@ -112,6 +112,7 @@ class CascadeStepper:
     def shutdown(self) -> None:
         """The last call: ends the worker thread."""
         self._worker.stop()
+        self._worker.join()
 
     def drain(self, timeout_s: float = 30.0) -> bool:
         """Wait until recogniser and voice have nothing left to do. For tests and offline runs: a clock doesn't wait."""

@@ -105,6 +105,11 @@ class Worker:
             self._jobs.clear()
             self._changed.notify_all()
 
+    def join(self, timeout_s: float = 5.0) -> None:
+        """After `stop`: wait until the thread is gone. A native model must not be freed by a thread that dies with the
+        interpreter, which would abort the process."""
+        self._thread.join(timeout_s)
+
     @property
     def waiting(self) -> int:
         with self._changed:

@@ -14,11 +14,13 @@ The pin is ``aiortc==1.16.*``; `missing_names` says which of these a new version
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from aiortc import RTCCertificate, RTCDtlsTransport, RTCSctpTransport
+from OpenSSL import SSL
 
 from rtc_server import metrics
 
@@ -87,7 +89,9 @@ class SecureTransport(RTCDtlsTransport):
             return
         if is_init(data):
             self._record_sender.next_record_once()
-        await super()._send_data(data)
+        # SSL.Error: the peer's close_notify is in, and aiortc has not said so yet.
+        with contextlib.suppress(ConnectionError, SSL.Error):
+            await super()._send_data(data)
 
 
 class EventSctp(RTCSctpTransport):

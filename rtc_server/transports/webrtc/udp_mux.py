@@ -13,7 +13,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from aioice import stun
 
@@ -25,6 +25,8 @@ from rtc_server.transports.webrtc.ice import OWNER_SILENT_S, Address, IceAgent, 
 MAX_DATAGRAM_BYTES = 2048
 RECEIVE_BUFFER_BYTES = 4 << 20
 SEND_BUFFER_BYTES = 1 << 20
+BATCH_DATAGRAMS = 32
+"""Read in one go; about 2 ms of work when all of them carry audio."""
 BIND_TRIES = 16
 """How often a port that is free on IPv4 only is given back for another one, when any port will do."""
 
@@ -120,44 +122,51 @@ class UdpMux:
             del self.by_address[address]
 
 
-class MuxSocket(asyncio.DatagramProtocol):
-    """One bound socket. Sending never raises and never queues without bound: a full buffer loses the datagram."""
+class MuxSocket:
+    """One bound socket. Sending never raises, never waits and never queues: a full buffer loses the datagram.
 
-    def __init__(self, mux: UdpMux) -> None:
+    Read in batches: asyncio's own endpoint goes once around the event loop for each datagram, which for forty calls is
+    two thousand times a second.
+    """
+
+    def __init__(self, mux: UdpMux, bound: socket.socket) -> None:
         self._mux = mux
-        self._transport: asyncio.DatagramTransport | None = None
-        self._paused = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)
-
-    def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
-        self._mux.datagram_received(self, data, addr)
-
-    def error_received(self, exc: Exception) -> None:
-        """An ICMP error or a failed send: the datagram is lost, as datagrams may be."""
-        self._mux.drop("socket_error")
-
-    def pause_writing(self) -> None:
-        self._paused = True
-
-    def resume_writing(self) -> None:
-        self._paused = False
+        self._socket = bound
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(bound, self._on_readable)
+        self._closed = False
 
     def send(self, data: bytes, destination: tuple[Any, ...]) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self._paused:
-            self._mux.drop("send_buffer_full")
+        if self._closed:
             return
         try:
-            self._transport.sendto(data, destination)
+            self._socket.sendto(data, destination)
+        except (BlockingIOError, InterruptedError):
+            self._mux.drop("send_buffer_full")
         except OSError:
             self._mux.drop("socket_error")
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        """May be called twice."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+
+    def _on_readable(self) -> None:
+        """At most `BATCH_DATAGRAMS`, so that packets which are due need not wait for a flood."""
+        for _ in range(BATCH_DATAGRAMS):
+            if self._closed:
+                return
+            try:
+                data, remote = self._socket.recvfrom(MAX_DATAGRAM_BYTES + 1)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                # An ICMP error of an earlier datagram, which was lost, as datagrams may be.
+                self._mux.drop("socket_error")
+                continue
+            self._mux.datagram_received(self, data, remote)
 
 
 async def open_mux(port: int, clock: Callable[[], float] = time.monotonic) -> UdpMux:
@@ -169,10 +178,8 @@ async def open_mux(port: int, clock: Callable[[], float] = time.monotonic) -> Ud
     mux = UdpMux(clock)
     mux.port = sockets[0].getsockname()[1]
     mux.families = tuple("IPv6" if item.family == socket.AF_INET6 else "IPv4" for item in sockets)
-    loop = asyncio.get_running_loop()
     for item in sockets:
-        _, protocol = await loop.create_datagram_endpoint(lambda: MuxSocket(mux), sock=item)
-        mux.attach(protocol)
+        mux.attach(MuxSocket(mux, item))
     logger.info("udp port open", port=mux.port, families=mux.families)
     return mux
 

@@ -11,7 +11,7 @@ from aioice import stun
 
 from rtc_server.errors import ConfigError
 from rtc_server.transports.webrtc.ice import CHECKS_BURST, CHECKS_PER_S, OWNER_SILENT_S, IceAgent
-from rtc_server.transports.webrtc.udp_mux import MAX_DATAGRAM_BYTES, MuxSocket, UdpMux, open_mux
+from rtc_server.transports.webrtc.udp_mux import BATCH_DATAGRAMS, MAX_DATAGRAM_BYTES, MuxSocket, UdpMux, open_mux
 from tests.transports.webrtc.checks import FakeSocket, agent, request
 
 CALLER = ("192.0.2.1", 5000)
@@ -208,14 +208,69 @@ async def test_port_in_use_is_a_clear_error() -> None:
         mux.close()
 
 
-async def test_sending_never_raises_and_a_paused_socket_drops() -> None:
+class ScriptedSocket:
+    """A bound socket, as far as `MuxSocket` uses it: reads and sends what it is told to."""
+
+    def __init__(self, bound: socket.socket, script: list[bytes | Exception]) -> None:
+        self._bound = bound
+        self.script = script
+        self.send_error: Exception | None = None
+
+    def fileno(self) -> int:
+        return self._bound.fileno()
+
+    def recvfrom(self, size: int) -> tuple[bytes, tuple[str, int]]:
+        item = self.script.pop(0) if self.script else BlockingIOError()
+        if isinstance(item, Exception):
+            raise item
+        return item[:size], STRANGER
+
+    def sendto(self, data: bytes, destination: tuple[Any, ...]) -> None:
+        if self.send_error is not None:
+            raise self.send_error
+
+    def close(self) -> None:
+        pass
+
+
+async def test_socket_is_read_in_batches_so_that_a_flood_lets_timers_run() -> None:
+    mux = UdpMux()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        scripted = ScriptedSocket(bound, [b"\x80x"] * (3 * BATCH_DATAGRAMS))
+        item = MuxSocket(mux, cast(socket.socket, scripted))
+        item._on_readable()
+        assert mux.dropped["stranger"] == BATCH_DATAGRAMS
+        item.close()
+
+
+async def test_error_of_an_earlier_datagram_costs_none_of_the_next() -> None:
+    mux = UdpMux()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        scripted = ScriptedSocket(bound, [b"\x80x", ConnectionRefusedError(), b"", b"\x80y"])
+        item = MuxSocket(mux, cast(socket.socket, scripted))
+        item._on_readable()
+        assert mux.dropped == {"stranger": 2, "socket_error": 1, "empty": 1}
+        item.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(BlockingIOError(), "send_buffer_full"), (OSError("no route"), "socket_error")]
+)
+async def test_what_cannot_be_sent_is_lost_and_counted(error: Exception, reason: str) -> None:
+    mux = UdpMux()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        scripted = ScriptedSocket(bound, [])
+        scripted.send_error = error
+        item = MuxSocket(mux, cast(socket.socket, scripted))
+        item.send(b"x", STRANGER)
+        assert mux.dropped == {reason: 1}
+        item.close()
+
+
+async def test_closed_socket_sends_nothing_and_raises_nothing() -> None:
     mux = await open_mux(0)
     (item, *_) = mux._sockets
     item.send(b"x", ("192.0.2.200", 0))
-    item.error_received(ConnectionRefusedError())
-    item.pause_writing()
-    item.send(b"x", ("127.0.0.1", mux.port))
-    assert mux.dropped["send_buffer_full"] == 1
-    item.resume_writing()
+    mux.close()
     mux.close()
     item.send(b"x", ("127.0.0.1", mux.port))
