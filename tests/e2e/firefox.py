@@ -71,7 +71,16 @@ class Firefox:
         return json.loads(answer["result"]["value"])
 
     async def click(self, selector: str) -> None:
-        """A real click in the middle of the first element that fits."""
+        """A real click in the middle of the first element that fits, once it stands still."""
+        await self.wait_until(
+            f"""(async () => {{
+                const element = document.querySelector({json.dumps(selector)});
+                const place = () => JSON.stringify(element.getBoundingClientRect());
+                const before = place();
+                await new Promise((resolve) => setTimeout(resolve, 100));
+                return before === place();
+            }})()"""
+        )
         locator = {"type": "css", "value": selector}
         nodes = (await self._command("browsingContext.locateNodes", context=self._tab, locator=locator))["nodes"]
         assert nodes, f"Firefox: nothing fits {selector}"

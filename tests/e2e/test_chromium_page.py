@@ -95,7 +95,8 @@ async def test_a_page_that_goes_away_frees_its_slot_and_the_next_one_can_call(
         case "reload":
             await talk.page.reload()
         case "close":
-            await talk.page.close(run_before_unload=True)  # as the cross on the tab does
+            async with talk.page.expect_event("close"):
+                await talk.page.close(run_before_unload=True)  # as the cross on the tab does
             talk = TalkPage(await chromium.open())
         case "leave":
             await talk.page.goto("about:blank")
