@@ -58,6 +58,7 @@ class LocalEngine:
         self._ended = asyncio.Event()
         self._freed = asyncio.Event()
         self._futures: dict[Exchange, asyncio.Future[TickResult]] = {}
+        self._watchdog: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
         self._loop: EngineLoop | None = None
         self._stopping = False
@@ -87,6 +88,9 @@ class LocalEngine:
         Exchanges that wait raise EngineUnavailable. A stepper that is stuck is left behind on its daemon thread.
         """
         self._stopping = True
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
         if self._loop is not None:
             self._loop.stop()
         if self._thread is None:
@@ -132,15 +136,25 @@ class LocalEngine:
         exchange = loop.submit(leases, live, seq, pcm)
         future: asyncio.Future[TickResult] = asyncio.get_running_loop().create_future()
         self._futures[exchange] = future
+        self._watch_over_exchanges()
         try:
-            while True:
-                await asyncio.wait((future,), timeout=self._deadline_s)
-                if future.done():
-                    return future.result()
-                self._running_loop()
+            return await future
         finally:
             if self._futures.pop(exchange, None) is not None:
                 loop.withdraw(exchange)
+
+    def _watch_over_exchanges(self) -> None:
+        """While anybody waits, ask every `deadline_s` whether the engine still lives."""
+        if self._watchdog is None and self._futures:
+            self._watchdog = asyncio.get_running_loop().call_later(self._deadline_s, self._bark)
+
+    def _bark(self) -> None:
+        self._watchdog = None
+        try:
+            self._running_loop()
+        except EngineUnavailable as error:
+            self._fail_all(error.message)
+        self._watch_over_exchanges()
 
     async def release(self, lease: Lease) -> None:
         """Give the slot back; it is free once the call into the stepper that may be running is over."""
@@ -215,8 +229,8 @@ class LocalEngine:
             future = self._futures.pop(exchange, None)
             if future is None or future.done():
                 continue
-            if exchange.result is not None:
-                future.set_result(exchange.result)
+            if (result := exchange.result_at(time.monotonic())) is not None:
+                future.set_result(result)
             else:
                 future.set_exception(exchange.error or EngineUnavailable("the engine gave no answer"))
 

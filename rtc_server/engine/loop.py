@@ -305,6 +305,7 @@ class EngineLoop:
                     answered.add(owned.index)
                     if owned.phase is Phase.FAILED:
                         told.append(owned)
+                exchange.answered_s = now
                 exchange.result = TickResult(tick.number, next_tick_in_s, tick.step_s, tick.shed, tuple(outputs))
             self._keep_unread(tick, answered)
             for slot in told:

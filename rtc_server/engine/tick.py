@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,8 +22,17 @@ class Exchange:
 
     leases: tuple[Lease, ...]
     seq: int
+    answered_s: float = 0.0
+    """When `result` was made: its `next_tick_in_s` counts from here."""
     result: TickResult | None = None
     error: RtcServerError | None = None
+
+    def result_at(self, now: float) -> TickResult | None:
+        """`result`, with `next_tick_in_s` counted from `now`: whoever waits for it may be woken late."""
+        if self.result is None:
+            return None
+        left_s = max(0.0, self.result.next_tick_in_s - (now - self.answered_s))
+        return dataclasses.replace(self.result, next_tick_in_s=left_s)
 
 
 @dataclass(slots=True)

@@ -180,10 +180,11 @@ class Playout:
     # Slots
 
     def _due_slot(self, now: float) -> int:
-        """The slot that `now` lies in; 0 before the first packet."""
+        """The slot nearest to `now`; 0 before the first packet. Nearest, since a pacer may move its grid by half a slot
+        either way."""
         if self._started_at is None:
             return 0
-        return int((now - self._started_at) / PACKET_S + 1e-6)
+        return int((now - self._started_at) / PACKET_S + 0.5)
 
     def _skip_missed(self, due: int) -> None:
         missed = due - self._next_slot

@@ -113,8 +113,10 @@ class Conductor:
         batch = self._batch()
         pcm = self._gather(batch, gathered_s)
         result = await self._exchange(batch, pcm)
+        next_edge_s = self._clock() + result.next_tick_in_s
         self._scatter(batch, pcm, result)
-        return self._account(gathered_s, result)
+        self._account(gathered_s, next_edge_s, result)
+        return next_edge_s
 
     # ---- the four steps ----------------------------------------------------------------------------------------------
 
@@ -149,17 +151,14 @@ class Conductor:
         for (session, _), user_pcm, output in zip(batch, pcm, result.outputs, strict=True):
             self._deliver(session, now, user_pcm, output, result)
 
-    def _account(self, gathered_s: float, result: TickResult) -> float:
-        now = self._clock()
+    def _account(self, gathered_s: float, next_edge_s: float, result: TickResult) -> None:
         self.last_step_s = result.step_s
         # Edges that went by without our frames: the engine overran, or we came too late. Their input is past its time.
         self._past_frames = 0 if self._last_tick is None else result.tick - self._last_tick - 1
         self._last_tick = result.tick
-        next_edge_s = now + result.next_tick_in_s
         if self._past_frames == 0:
-            self._delivery.observe(now - gathered_s)
+            self._delivery.observe(self._clock() - gathered_s)
         self._pacer.align(next_edge_s - self._margin_s + self._delivery.usual_s)
-        return next_edge_s
 
     def _deliver(
         self, session: Session, now: float, user_pcm: NDArray[np.float32], output: SlotOutput, result: TickResult
