@@ -14,6 +14,7 @@ import { takeToken } from './token.js';
 import { TranscriptView } from './transcript_view.js';
 
 const CONFIG_EVERY_MS = 10_000;
+const AFTER_GOODBYE_MS = 700;
 
 /** @returns {any} */
 const byId = (/** @type {string} */ id) => document.getElementById(id);
@@ -182,10 +183,10 @@ function drawState(state) {
   // Once the agent is there its words need the room; a call that fails leaves the choices in sight.
   if (phase === 'live' && !settled) byId('settings').open = false;
   settled = isActive && (settled || phase === 'live');
-  if (phase === 'ended' || phase === 'failed') {
-    latencyView.clear();
-    refreshConfig();
-  }
+  if (phase === 'ended' || phase === 'failed') latencyView.clear();
+  // How many slots are free has changed; after a call, a moment later than its goodbye.
+  if (phase === 'live') refreshConfig();
+  if (phase === 'ended' || phase === 'failed') setTimeout(refreshConfig, AFTER_GOODBYE_MS);
 }
 
 function drawHint() {
@@ -197,7 +198,7 @@ function drawMute() {
   const { muted } = conversation;
   byId('mute').setAttribute('aria-pressed', String(muted));
   byId('mute-label').textContent = muted ? messages.UNMUTE_LABEL : messages.MUTE_LABEL;
-  document.body.dataset.muted = String(muted);
+  document.body.dataset.muted = String(muted && conversation.call.isActive);
   drawHint();
 }
 

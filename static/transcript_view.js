@@ -14,6 +14,8 @@ export class TranscriptView {
   /** @type {Map<number, HTMLElement>} */
   #items = new Map();
   #beganMs = 0;
+  /** Is the end in sight? Then it stays so, whatever is added or however the page is turned. */
+  #follows = true;
 
   /**
    * @param {object} elements
@@ -25,6 +27,10 @@ export class TranscriptView {
     this.#list = list;
     this.#announcer = announcer;
     this.#empty = empty;
+    list.addEventListener('scroll', () => {
+      this.#follows = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END_PX;
+    });
+    new ResizeObserver(() => this.#follow()).observe(list);
   }
 
   /** Turns carry the time since then. @param {number} nowMs */
@@ -37,6 +43,7 @@ export class TranscriptView {
     this.#list.replaceChildren();
     this.#announcer.replaceChildren();
     this.#items.clear();
+    this.#follows = true;
     this.#empty.hidden = false;
   }
 
@@ -45,7 +52,6 @@ export class TranscriptView {
    * @param {'changed' | 'final' | 'removed'} change
    */
   update(turn, change) {
-    const follows = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < NEAR_END_PX;
     if (change === 'removed') {
       this.#items.get(turn.id)?.remove();
       this.#items.delete(turn.id);
@@ -54,7 +60,11 @@ export class TranscriptView {
       if (change === 'final') this.#announce(turn);
     }
     this.#empty.hidden = this.#items.size > 0;
-    if (follows) this.#list.scrollTop = this.#list.scrollHeight;
+    this.#follow();
+  }
+
+  #follow() {
+    if (this.#follows) this.#list.scrollTop = this.#list.scrollHeight;
   }
 
   /** @param {Turn} turn */

@@ -22,8 +22,12 @@ class BargeInPolicy:
     _since_agent: int = 1_000_000
     _reported: bool = False
 
-    def update(self, user_speaks: bool, agent_audible: bool) -> bool:
-        """True in the frame in which an interruption is recognised."""
+    def update(self, user_speaks: bool, agent_audible: bool, onset_frames: int = 0) -> bool:
+        """True in the frame in which an interruption is recognised.
+
+        `onset_frames`: how long before this frame the speech began that is told now; a detector needs some frames to
+        be sure, and they count.
+        """
         self._since_agent = 0 if agent_audible else self._since_agent + 1
         if not user_speaks:
             self._overlap, self._reported = 0, False
@@ -31,7 +35,7 @@ class BargeInPolicy:
         if self._since_agent > self.agent_tail_frames:
             self._overlap = 0
             return False
-        self._overlap += 1
+        self._overlap += 1 + onset_frames
         if self._reported or self._overlap < self.hold_frames:
             return False
         self._reported = True

@@ -29,15 +29,15 @@ Batch = list[tuple[Session, bool]]
 class PacketClock(Protocol):
     """The pacer, as far as the conductor needs it."""
 
-    def align(self, at_s: float) -> None:
-        """Let packet slots fall on `at_s`, modulo their 20 ms."""
+    def align(self, tick_s: float, offset_s: float) -> None:
+        """Let packet slots fall `offset_s` behind ticks such as the one at `tick_s`."""
 
 
 class DeliveryDelay:
     """From gathering a tick's frames to having its output: what is usual, so that packets may leave right after.
 
     The 90th percentile of the last 64 ticks (5 s). A tick that takes longer makes its first packet late, and the
-    playout trims that away again.
+    playout trims that away again. The median at first: ticks in which a call is set up take longer than others.
     """
 
     def __init__(self, guard_s: float = 0.001) -> None:
@@ -52,7 +52,9 @@ class DeliveryDelay:
     @property
     def usual_s(self) -> float:
         known = self._recent_s[: min(self._count, self._recent_s.size)]
-        return float(np.quantile(known, 0.9)) + self._guard_s if known.size else self._guard_s
+        if not known.size:
+            return self._guard_s
+        return float(np.quantile(known, 0.9 if known.size >= 25 else 0.5)) + self._guard_s
 
 
 class Conductor:
@@ -158,7 +160,7 @@ class Conductor:
         self._last_tick = result.tick
         if self._past_frames == 0:
             self._delivery.observe(self._clock() - gathered_s)
-        self._pacer.align(next_edge_s - self._margin_s + self._delivery.usual_s)
+        self._pacer.align(next_edge_s - self._margin_s, self._delivery.usual_s)
 
     def _deliver(
         self, session: Session, now: float, user_pcm: NDArray[np.float32], output: SlotOutput, result: TickResult

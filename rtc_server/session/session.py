@@ -259,16 +259,18 @@ class Session:
         self._listen(frame, user_pcm, audible)
 
     def _listen(self, frame: int, user_pcm: FloatFrame, agent_audible: bool) -> None:
+        onset_frames = 0
         match self._voice_activity.update(user_pcm):
             case SpeechStarted(frame=start):
                 self._user_speaks = True
+                onset_frames = frame - start
                 self._send(events.InputSpeechStarted(audio_ms=start * FRAME_MS))
             case SpeechStopped(frame=end):
                 self._user_speaks = False
                 self._send(events.InputSpeechStopped(audio_ms=end * FRAME_MS))
             case None:
                 pass
-        if self._barge_in.update(self._user_speaks, agent_audible):
+        if self._barge_in.update(self._user_speaks, agent_audible, onset_frames):
             self._interrupt("speech", drop=not self._engine.spec.hears_interruptions)
 
     def _interrupt(self, source: str, drop: bool) -> None:

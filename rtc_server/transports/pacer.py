@@ -19,6 +19,9 @@ from rtc_server.log import get_logger
 SLOT_S = 0.020
 MAX_SLEW_S = 0.001
 """Most that a slot moves against the one before it; listeners take it for network jitter."""
+MAX_RETURN_S = 0.0004
+"""Most that a slot moves back towards the tick, 20 ms a second: a frame that misses its slot costs more than a little
+delay, and machines that were slow once are slow again."""
 
 logger = get_logger(__name__)
 
@@ -30,11 +33,21 @@ class SlotGrid:
         self.next_s = start_s
         self.skipped = 0
         """Slots that went by during stalls."""
-        self._wanted_s: float | None = None
+        self._tick_s: float | None = None
+        self._wanted_offset_s = 0.0
+        self._offset_s = 0.0
 
-    def align(self, at_s: float) -> None:
-        """Let slots fall on `at_s` modulo 20 ms, after as many slots as `MAX_SLEW_S` asks for."""
-        self._wanted_s = at_s
+    def align(self, tick_s: float, offset_s: float) -> None:
+        """Let slots fall `offset_s` behind ticks such as the one at `tick_s`, which come in multiples of 20 ms.
+
+        The offset is no phase: when it grows, slots move later, when it shrinks, earlier, though the same phase may lie
+        nearer the other way round. Otherwise an offset that rises fast and falls slowly would turn the grid against the
+        wall clock, and RTP time with it.
+        """
+        if self._tick_s is None:
+            self._offset_s = offset_s
+        self._tick_s = tick_s
+        self._wanted_offset_s = offset_s
 
     def take(self, now: float) -> float | None:
         """The slot to serve at `now`, by its time on the grid: the newest one due. None when it is too early."""
@@ -50,13 +63,18 @@ class SlotGrid:
     def restart(self, now: float) -> None:
         """Go on from `now` after a time without legs: no slot counts as skipped, and the wanted phase is taken at once,
         since nobody hears the jump."""
-        phase_s = self.next_s if self._wanted_s is None else self._wanted_s
+        phase_s = self.next_s
+        if self._tick_s is not None:
+            self._offset_s = self._wanted_offset_s
+            phase_s = self._tick_s + self._offset_s
         self.next_s = phase_s + SLOT_S * math.ceil((now - phase_s) / SLOT_S)
 
     def _slew_s(self, slot_s: float) -> float:
-        if self._wanted_s is None:
+        if self._tick_s is None:
             return 0.0
-        error_s = (self._wanted_s - slot_s + SLOT_S / 2) % SLOT_S - SLOT_S / 2
+        change_s = self._wanted_offset_s - self._offset_s
+        self._offset_s += max(-MAX_RETURN_S, min(MAX_SLEW_S, change_s))
+        error_s = (self._tick_s + self._offset_s - slot_s + SLOT_S / 2) % SLOT_S - SLOT_S / 2
         return max(-MAX_SLEW_S, min(MAX_SLEW_S, error_s))
 
 
@@ -102,9 +120,9 @@ class Pacer:
         if not self._senders:
             self._occupied.clear()
 
-    def align(self, at_s: float) -> None:
-        """Let packet slots fall on `at_s`, modulo their 20 ms."""
-        self.grid.align(at_s)
+    def align(self, tick_s: float, offset_s: float) -> None:
+        """Let packet slots fall `offset_s` behind ticks such as the one at `tick_s`."""
+        self.grid.align(tick_s, offset_s)
 
     async def _run(self) -> None:
         while True:

@@ -142,10 +142,10 @@ class FakeEngine:
 
 class FakePacer:
     def __init__(self) -> None:
-        self.aligned: list[float] = []
+        self.aligned: list[tuple[float, float]] = []
 
-    def align(self, at_s: float) -> None:
-        self.aligned.append(at_s)
+    def align(self, tick_s: float, offset_s: float) -> None:
+        self.aligned.append((tick_s, offset_s))
 
 
 def speech(seed: int = 1, level: float = 0.2) -> FloatFrame:

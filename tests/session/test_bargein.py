@@ -31,3 +31,12 @@ def test_speech_into_silence_is_none() -> None:
 
 def test_gap_between_the_agents_words_does_not_hide_an_interruption() -> None:
     assert run("...xxxxxx", "xx..xx..x") == [6]
+
+
+def test_frames_before_the_detector_was_sure_count_too() -> None:
+    policy = BargeInPolicy()
+    policy.update(False, True)
+    assert not policy.update(True, True, onset_frames=1)
+    assert not policy.update(True, True)
+    assert policy.update(True, True)
+

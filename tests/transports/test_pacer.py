@@ -35,24 +35,53 @@ def test_time_without_legs_is_no_stall() -> None:
 
 def test_first_leg_finds_the_wanted_phase_at_once() -> None:
     grid = SlotGrid(10.0)
-    grid.align(12.007)
+    grid.align(12.0, 0.007)
     grid.restart(500.003)
     assert grid.next_s == pytest.approx(500.007)
     assert run(grid, [500.007, 500.027]) == pytest.approx([500.007, 500.027])
 
 
-@given(st.floats(-1.0, 1.0))
-def test_grid_slews_to_the_wanted_phase_by_at_most_a_millisecond_a_slot(wanted_s: float) -> None:
-    grid = SlotGrid(10.0)
-    grid.align(10.0 + wanted_s)
+def serve(grid: SlotGrid, count: int) -> list[float]:
     slots = []
-    for _ in range(25):
+    for _ in range(count):
         slots.append(grid.next_s)
         grid.take(grid.next_s)
+    return slots
+
+
+@given(st.floats(-1.0, 1.0))
+def test_grid_slews_to_the_ticks_phase_by_at_most_a_millisecond_a_slot(tick_s: float) -> None:
+    grid = SlotGrid(10.0)
+    grid.align(10.0 + tick_s, 0.003)
+    slots = serve(grid, 25)
     gaps = [later - earlier for earlier, later in zip(slots, slots[1:], strict=False)]
     assert all(abs(gap - SLOT_S) <= MAX_SLEW_S + 1e-9 for gap in gaps)
-    error_s = (slots[-1] - 10.0 - wanted_s + SLOT_S / 2) % SLOT_S - SLOT_S / 2
+    error_s = (slots[-1] - 10.003 - tick_s + SLOT_S / 2) % SLOT_S - SLOT_S / 2
     assert abs(error_s) < 1e-6
+
+
+def test_later_output_moves_slots_later_at_once_and_back_slowly() -> None:
+    grid = SlotGrid(10.0)
+    grid.align(10.0, 0.0)
+    serve(grid, 10)
+    grid.align(10.0, 0.012)
+    grown = serve(grid, 20)
+    assert grown[-1] - grown[0] == pytest.approx(19 * SLOT_S + 0.012, abs=0.0011)
+    grid.align(10.0, 0.0)
+    shrunk = serve(grid, 200)
+    assert shrunk[19] - shrunk[0] > 19 * SLOT_S - 0.0081
+    assert (shrunk[-1] - 10.0 + SLOT_S / 2) % SLOT_S - SLOT_S / 2 == pytest.approx(0, abs=1e-6)
+
+
+@given(st.lists(st.floats(0.0, 0.07), min_size=1, max_size=60))
+def test_grid_never_turns_against_the_wall_clock(offsets_s: list[float]) -> None:
+    """However the offset rises and falls, the slots served are the time that passed, give or take the offset itself."""
+    grid = SlotGrid(10.0)
+    count = 0
+    for tick, offset_s in enumerate(offsets_s):
+        grid.align(10.0 + 0.08 * tick, offset_s)
+        count += len(serve(grid, 4))
+    assert abs(grid.next_s - 10.0 - count * SLOT_S) <= max(offsets_s) + SLOT_S
 
 
 @given(st.lists(st.floats(0.0, 0.3), min_size=1, max_size=100))
