@@ -22,7 +22,6 @@
     │   └── DtlsFailed           the handshake failed or took too long
     ├── EngineError              the engine
     │   ├── EngineUnavailable    it is not running, or has died
-    │   ├── LeaseRevoked         the lease belongs to an earlier owner or incarnation
     │   └── UnknownEngine        no engine of this name
     ├── MissingLibrary           a native library could not be found
     └── ConfigError              a setting is wrong
@@ -143,10 +142,6 @@ class EngineUnavailable(EngineError):
     code = "engine_unavailable"
     http_status = 503
     retry_after_s = 5
-
-
-class LeaseRevoked(EngineError):
-    code = "lease_revoked"
 
 
 class UnknownEngine(EngineError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -144,3 +146,41 @@ async def test_default_voice_that_the_engine_lacks_is_found_at_the_start() -> No
 def test_unknown_engine_is_found_before_anything_starts() -> None:
     with pytest.raises(UnknownEngine, match="echo"):
         Server(settings(engine="ecko"))
+
+
+OFFERS = sorted((Path(__file__).parent / "data" / "sdp").glob("*.sdp"))
+
+
+async def test_every_offer_of_the_field_gets_an_answer_or_a_reason(server: Server) -> None:
+    assert len(OFFERS) >= 27
+    for path in OFFERS:
+        status, body = await post(server, path.read_bytes().decode())
+        if status == 201:
+            assert body["sdp"].startswith("v=0\r\n") and "a=setup:passive" in body["sdp"], path.name
+            server.registry.get(body["id"]).close("test")
+        else:
+            assert status in (400, 422), (path.name, body)
+            assert len(body["message"]) > 10 and body["code"], path.name
+        for session in server.registry:
+            await session.wait_closed()
+    assert len(server.registry) == 0
+    assert server.webrtc.legs == set()
+
+
+@pytest.mark.soak
+async def test_calls_that_come_and_go_leave_nothing_behind(server: Server) -> None:
+    """500 in full, 50 otherwise."""
+    rounds = 500 if os.environ.get("RTC_SOAK") else 50
+    for _ in range(rounds):
+        status, body = await post(server)
+        assert status == 201
+        session = server.registry.get(body["id"])
+        session.close("test")
+        await session.wait_closed()
+    assert len(server.registry) == 0
+    assert server.webrtc.legs == set()
+    assert not server.webrtc.mux.by_ufrag and not server.webrtc.mux.by_address
+    assert server.conductor.sessions == {}
+    async with asyncio.timeout(5):
+        while server.engine.capacity().in_use:
+            await asyncio.sleep(0.01)

@@ -147,6 +147,7 @@ def test_jitter_raises_the_delay_as_far_as_needed_and_no_further() -> None:
     assert counters.concealed_samples < 0.03 * counters.frames * FRAME_SAMPLES
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("drift_ppm", [-300, 300])
 def test_drift_of_the_clocks_neither_grows_the_delay_nor_invents_sound(drift_ppm: float) -> None:
     minutes = 60 if os.environ.get("RTC_SOAK") else 4
