@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -14,13 +15,14 @@ from rich.table import Table
 from rtc_server.config import Settings
 from rtc_server.engine.registry import EngineOptions, create
 from rtc_server.engine.stepper import SupportsShutdown
-from rtc_server.errors import MissingLibrary, RtcServerError
+from rtc_server.errors import ConfigError, MissingLibrary, RtcServerError
 from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
 from rtc_server.media import libopus
 from rtc_server.server import chosen_engine
 from rtc_server.transports.webrtc.addresses import advertised_addresses
 from rtc_server.transports.webrtc.connectivity import judge_connectivity
+from rtc_server.transports.webrtc.udp_mux import bind_all_interfaces
 
 _MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[yellow]--[/]"}
 
@@ -68,6 +70,8 @@ def _engine(settings: Settings) -> Finding:
         stepper = create(choice.name, options)()
     except RtcServerError as error:
         return Finding("engine", False, error.message, error.hint)
+    except Exception as error:  # whatever an engine of somebody else's does
+        return Finding("engine", False, f"{settings.engine.engine} does not start: {error!r}")
     if isinstance(stepper, SupportsShutdown):
         stepper.shutdown()
     found = f"{choice.name}, {settings.engine.slots} slots. {choice.reason} {stepper.spec.summary}"
@@ -96,11 +100,12 @@ def _page(_settings: Settings) -> Finding:
 
 def _addresses(settings: Settings) -> Finding:
     reach = judge_connectivity(_advertised(settings))
-    reachable = [address for address in reach.addresses if _reaches_itself(address)]
+    outside = [address for address in reach.addresses if not ipaddress.ip_address(address).is_loopback]
     if not reach.ok:
         return Finding("addresses", False, reach.message, "connect the machine to a network, or give --advertise-ip")
-    if not reachable and not settings.webrtc.advertise_ip:
-        return Finding("addresses", False, f"{', '.join(reach.addresses)}: no UDP packet gets through", "see firewall")
+    if not settings.webrtc.advertise_ip and not any(map(_reaches_itself, outside)):
+        advice = "a packet filter on this machine drops UDP: let it through"
+        return Finding("addresses", False, f"{', '.join(outside)}: no UDP packet arrives", advice)
     return Finding("addresses", True, f"offered to callers: {', '.join(reach.addresses)}")
 
 
@@ -124,29 +129,31 @@ def _reaches_itself(address: str) -> bool:
 def _udp_port(settings: Settings) -> Finding:
     port = settings.webrtc.udp_port
     advice = "another server runs here already, or choose another with --udp-port"
-    return _bind("UDP port", port, advice, lambda: _bind_all(socket.SOCK_DGRAM, "", port))
+    return _bind("UDP port", port, advice, lambda: bind_all_interfaces(port))
 
 
 def _tcp_port(settings: Settings) -> Finding:
     http = settings.http
     advice = "another server runs here already, or choose another with --port"
-    return _bind("TCP port", http.port, advice, lambda: _bind_all(socket.SOCK_STREAM, http.host, http.port))
+    return _bind("TCP port", http.port, advice, lambda: _listen_everywhere(http.host, http.port))
 
 
-def _bind(subject: str, port: int, advice: str, attempt: Callable[[], None]) -> Finding:
+def _bind(subject: str, port: int, advice: str, attempt: Callable[[], Iterable[socket.socket]]) -> Finding:
     try:
-        attempt()
-    except OSError as error:
-        return Finding(subject, False, f"{port}: {error.strerror or error}", advice)
-    return Finding(subject, True, f"{port} is free")
+        for item in attempt():
+            item.close()
+    except (OSError, ConfigError) as error:
+        return Finding(subject, False, f"{port}: {error.strerror if isinstance(error, OSError) else error}", advice)
+    return Finding(subject, True, f"{port} is free" if port else "any free one")
 
 
-def _bind_all(kind: socket.SocketKind, host: str, port: int) -> None:
-    for family, _, _, _, address in socket.getaddrinfo(host or "0.0.0.0", port, type=kind, flags=socket.AI_PASSIVE):
-        with socket.socket(family, kind) as probe:
-            if kind is socket.SOCK_STREAM:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+def _listen_everywhere(host: str, port: int) -> Iterator[socket.socket]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, kind, _, _, address in found:
+        probe = socket.socket(family, kind)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        yield probe
 
 
 def _tls(settings: Settings) -> Finding:
@@ -164,7 +171,7 @@ def _tls(settings: Settings) -> Finding:
 
 def _access(settings: Settings) -> Finding:
     http = settings.http
-    if http.api_key is not None and http.auth != "none":
+    if http.needs_key:
         return Finding("access", True, "with the API key only")
     where = "from this machine only" if http.loopback else "for everybody who reaches this machine"
     return Finding("access", True, f"without a key, {where}")

@@ -16,12 +16,6 @@ from rtc_server import __version__, config, log
 from rtc_server.errors import RtcServerError
 from rtc_server.transports.webrtc.connectivity import Connectivity
 
-SETTINGS = (
-    "host", "port", "udp_port", "engine", "slots", "persona", "voice", "advertise_ip", "tls", "tls_cert", "tls_key",
-    "auth", "allow_origin", "asr_model", "metrics_port", "max_half_open", "idle_limit_s", "drain_s", "log_level",
-    "log_format",
-)  # fmt: skip
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0 done, 1 failed, 2 wrong usage or settings."""
@@ -94,8 +88,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> config.Settings:
-    flags = {name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None}
-    settings = config.load(flags, arguments.config)
+    settings = config.load(vars(arguments), arguments.config)
     log_format = settings.log.log_format
     log.configure(settings.log.log_level, None if log_format == "auto" else log_format == "json")
     return settings
@@ -124,7 +117,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _greet(url: str, reason: str, summary: str, settings: config.Settings, reach: Connectivity) -> None:
-    needs_key = settings.http.api_key is not None and settings.http.auth != "none"
+    needs_key = settings.http.needs_key
     lines = Text()
     lines.append("Open ").append(url + ("#token=YOUR_KEY" if needs_key else ""), style="bold cyan underline")
     lines.append("\n\n").append(summary).append(f"\n{reason}", style="dim")

@@ -75,6 +75,10 @@ class HttpSettings(_Section):
             return False
 
     @property
+    def needs_key(self) -> bool:
+        return self.api_key is not None and self.auth != "none"
+
+    @property
     def secure(self) -> bool:
         return self.tls == "self-signed" or self.tls_cert is not None
 
@@ -94,7 +98,11 @@ class WebRtcSettings(_Section):
     @field_validator("advertise_ip")
     @classmethod
     def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(str(ipaddress.ip_address(address)) for address in value)
+        addresses = [ipaddress.ip_address(address) for address in value]
+        for address in addresses:
+            if address.is_unspecified or address.is_multicast:
+                raise ValueError(f"{address} is no address of a machine")
+        return tuple(str(address) for address in addresses)
 
 
 class EngineSettings(_Section):
@@ -167,9 +175,8 @@ def _section(name: str, model: type[_Section], flags: Mapping[str, Any], file: M
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else name
         shown = "" if field == "api_key" else f"={first['input']!r}"
-        raise ConfigError(
-            f"{field}{shown[:80]}: {first['msg']}", hint=f"set --{field.replace('_', '-')} or RTC_{field.upper()}"
-        ) from None
+        flag = "" if field == "api_key" else f"--{field.replace('_', '-')} or "
+        raise ConfigError(f"{field}{shown[:80]}: {first['msg']}", hint=f"set {flag}RTC_{field.upper()}") from None
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -125,7 +125,7 @@ class BargeIn(ServerEvent):
     type = "barge_in"
     epoch: int
     source: str
-    """``speech`` or ``client``"""
+    """``speech``"""
     audio_ms: int
 
 
@@ -252,8 +252,9 @@ def decode(message: str | bytes) -> ClientEvent:
 
     Raises: UnknownEvent for an unknown type, BadEvent for anything else that is not an event of this protocol.
     """
-    if len(message) > MAX_MESSAGE_BYTES:
-        raise BadEvent(f"message of {len(message)} bytes is over the limit of {MAX_MESSAGE_BYTES}")
+    size = len(message.encode(errors="replace")) if isinstance(message, str) else len(message)
+    if size > MAX_MESSAGE_BYTES:
+        raise BadEvent(f"message of {size} bytes is over the limit of {MAX_MESSAGE_BYTES}")
     try:
         value = json.loads(message)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Structured logs: readable lines on a terminal, JSON lines elsewhere.
 
 Laws: a message is a fixed text, what varies goes into fields. Never in a record: speech, text, prompts, SDP, addresses
-of callers, credentials. `session_id` is bound once per session with `structlog.contextvars`.
+of callers, credentials. Records of a session carry its `session_id`.
 """
 
 from __future__ import annotations
@@ -52,5 +52,7 @@ def configure(level: str = "info", json_lines: bool | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("aioice", "aiortc", "asyncio", "aiohttp.access", "aiohttp.server"):
+    for chatty in ("aioice", "aiortc", "asyncio", "aiohttp.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
+    # It logs the address of whoever sends malformed HTTP; defects of ours are logged by the error middleware.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -9,6 +9,7 @@ import signal
 import ssl
 import time
 from collections.abc import Callable
+from wsgiref.simple_server import WSGIServer
 
 import prometheus_client
 from aiohttp import web
@@ -68,6 +69,7 @@ class Server:
             clock,
         )
         self._runner: web.AppRunner | None = None
+        self._metrics: WSGIServer | None = None
         self._conducting: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
@@ -93,7 +95,7 @@ class Server:
         self._conducting = asyncio.create_task(self.conductor.run(), name="conductor")
         await self._serve_http(ssl_context(self.settings.http, self.webrtc.connectivity()))
         if self.settings.http.metrics_port is not None:
-            prometheus_client.start_http_server(self.settings.http.metrics_port, addr="127.0.0.1")
+            self._metrics = self._serve_metrics(self.settings.http.metrics_port)
         # What lives now lives for ever: the collector need not look at it on a live call.
         gc.collect()
         gc.freeze()
@@ -119,6 +121,7 @@ class Server:
     async def drain(self) -> None:
         """Refuse new calls, let live ones go on for `drain_s`, then close them."""
         self.admission.draining = True
+        self.engine.drain()
         log.info("server draining", sessions=len(self.registry))
         drain = asyncio.create_task(self.registry.drain(self.settings.session.drain_s, "server_stopping"), name="drain")
         forced = asyncio.create_task(self._forced.wait(), name="forced-stop")
@@ -136,9 +139,23 @@ class Server:
         if self._conducting is not None:
             self._conducting.cancel()
             await asyncio.gather(self._conducting, return_exceptions=True)
+        if self._metrics is not None:
+            self._metrics.shutdown()
+            self._metrics.server_close()
+            self._metrics = None
         await self.webrtc.close()
         await self.pacer.stop()
         await self.engine.stop()
+
+    @staticmethod
+    def _serve_metrics(port: int) -> WSGIServer:
+        try:
+            server, _ = prometheus_client.start_http_server(port, addr="127.0.0.1")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot serve metrics on port {port}: {error.strerror}", hint="choose another with --metrics-port"
+            ) from None
+        return server
 
     async def _serve_http(self, tls: ssl.SSLContext | None) -> None:
         http = self.settings.http

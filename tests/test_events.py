@@ -78,6 +78,7 @@ def test_unknown_type_is_told_apart_from_malformed() -> None:
         "[" * 10_000,
         b"\xff\xfe",
         '{"type":"' + "x" * 20_000 + '"}',
+        '{"type":"close","note":"' + "é" * 9_000 + '"}',
     ],
 )
 def test_malformed_message_is_a_bad_event(message: str | bytes) -> None:

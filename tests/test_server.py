@@ -184,3 +184,11 @@ async def test_calls_that_come_and_go_leave_nothing_behind(server: Server) -> No
     async with asyncio.timeout(5):
         while server.engine.capacity().in_use:
             await asyncio.sleep(0.01)
+
+
+async def test_taken_metrics_port_is_a_clear_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        server = Server(settings(metrics_port=other.getsockname()[1]))
+        with pytest.raises(ConfigError, match="--metrics-port"):
+            await server.start()
+        await server.stop()

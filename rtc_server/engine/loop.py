@@ -30,7 +30,7 @@ from rtc_server.engine.slots import Phase, Slot, SlotTable
 from rtc_server.engine.spare import SpareTime
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, SessionPrompt, SupportsShutdown
 from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output
-from rtc_server.errors import EngineDraining, EngineUnavailable, UnknownVoice
+from rtc_server.errors import EngineDraining, EngineError, EngineUnavailable, UnknownVoice
 from rtc_server.log import get_logger
 from rtc_server.media.pcm import to_float, to_int16
 
@@ -57,6 +57,8 @@ class EngineLoop:
     def __init__(
         self, stepper: FrameStepper, *, engine_id: str = "local", clock: Callable[[], float] = time.monotonic
     ) -> None:
+        if not stepper.spec.voices:
+            raise EngineError(f"engine {stepper.spec.name} has no voice", hint="name one in FrameSpec.voices")
         self.spec = stepper.spec
         self._stepper = stepper
         self._clock = clock

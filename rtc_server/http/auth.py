@@ -24,13 +24,12 @@ class Gate:
     """Decides on each request under ``/v1``."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        self._key = settings.api_key.get_secret_value().encode() if settings.api_key else None
-        if settings.auth == "none":
-            self._key = None
+        key = settings.api_key if settings.needs_key else None
+        self._key = key.get_secret_value().encode() if key is not None else None
         self._allowed_origins = frozenset(settings.allow_origin)
         self._allowed_hosts = frozenset(urlsplit(origin).hostname or "" for origin in settings.allow_origin)
         self._own_host = settings.host
-        self._check_host = settings.auth != "none"
+        self._check_host = settings.loopback or settings.auth != "none"
 
     @property
     def needs_key(self) -> bool:
@@ -69,7 +68,7 @@ class Gate:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             given = request.query.get("token", "")
-        if not hmac.compare_digest(given.strip().encode(), self._key):
+        if not hmac.compare_digest(given.strip().encode(errors="backslashreplace"), self._key):
             raise Unauthorized(
                 "the API key is missing or wrong",
                 hint="send Authorization: Bearer KEY, or open the page with #token=KEY at the end of its address",

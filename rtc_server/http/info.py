@@ -10,9 +10,10 @@ from aiohttp import web
 from rtc_server import __version__
 from rtc_server.engine.client import EngineClient
 from rtc_server.events import MAX_MESSAGE_BYTES, PROTOCOL
-from rtc_server.http.sessions import MAX_BODY_BYTES, MAX_SDP_BYTES
+from rtc_server.http.sessions import MAX_BODY_BYTES
 from rtc_server.session.admission import Admission
 from rtc_server.transports.webrtc.connectivity import Connectivity
+from rtc_server.transports.webrtc.offer import MAX_SDP_BYTES
 
 
 class Info:

@@ -20,12 +20,12 @@ from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.session.registry import SessionRegistry
 from rtc_server.session.session import Session
+from rtc_server.transports.webrtc.offer import MAX_SDP_BYTES
 from rtc_server.transports.webrtc.transport import WebRtcTransport
 
 log = get_logger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024
-MAX_SDP_BYTES = 32 * 1024
 BODY_TIMEOUT_S = 5.0
 SDP = "application/sdp"
 
@@ -110,7 +110,7 @@ class Sessions:
             # Whatever went wrong, a cancelled request included: the slot goes back.
             session.close("bad_offer" if isinstance(error, ClientError) else "setup_failed")
             raise
-        log.info("session created", session_id=session.id, leg=leg.kind)
+        log.info("session created", session_id=session.id, kind=leg.kind, leg=leg.id)
         return Answer(session.id, answer_sdp, request.content_type == SDP).response(201)
 
     async def update(self, request: web.Request) -> web.Response:
@@ -176,6 +176,8 @@ async def read_text(request: web.Request) -> str:
             return (await request.read()).decode()
     except TimeoutError:
         raise BadRequest(f"the body did not come within {BODY_TIMEOUT_S:.0f} s") from None
+    except web.RequestPayloadError:
+        raise BadRequest("the body cannot be read", hint="check Content-Encoding and Transfer-Encoding") from None
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8") from None
     except web.HTTPRequestEntityTooLarge:

@@ -28,7 +28,10 @@ def ssl_context(settings: HttpSettings, addresses: Sequence[str]) -> ssl.SSLCont
     if settings.tls_cert is not None and settings.tls_key is not None:
         certificate, key = settings.tls_cert, settings.tls_key
     else:
-        certificate, key = self_signed(addresses)
+        try:
+            certificate, key = self_signed(addresses)
+        except OSError as error:
+            raise ConfigError(f"cannot keep a certificate: {error}", hint="set XDG_CACHE_HOME to a folder") from None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)
@@ -59,11 +62,15 @@ def _still_good(certificate_path: Path, key_path: Path, wanted: set[str]) -> boo
     try:
         certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound):
+        key = serialization.load_pem_private_key(key_path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError, x509.ExtensionNotFound):
+        return False
+    # Written one after the other: a crash in between, or two servers at once, leaves two that do not belong together.
+    if certificate.public_key() != key.public_key():
         return False
     covered = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
     left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
-    return key_path.is_file() and wanted <= covered and left > datetime.timedelta(days=7)
+    return wanted <= covered and left > datetime.timedelta(days=7)
 
 
 def _make(addresses: set[str]) -> tuple[bytes, bytes]:

@@ -92,10 +92,9 @@ class Playout:
         self._bound = self._config.bound_ms * SAMPLES_PER_MS
         self._queue = SampleStore(2 * self._bound)
         self._level = SpeechLevel()
-        self._started_at: float | None = None
         self._next_slot = 0
-        self._last_slot_at = 0.0
-        """When the last packet was due: a pacer may move its grid a little, so slots are not counted from the first."""
+        self._last_slot_at: float | None = None
+        """When the last packet was due. Slots are counted from there: a pacer moves its grid."""
         self._tail = _SILENCE[:FADE_SAMPLES]
         """The last samples sent: an underrun fades out of their mirror image."""
         self._state = _State.IDLE
@@ -137,8 +136,6 @@ class Playout:
 
         Slots missed by a stalled caller are gone: the timestamp jumps over them, and so does the audio.
         """
-        if self._started_at is None:
-            self._started_at = now
         self._skip_missed(self._due_slot(now))
         timestamp = self._next_slot * TIMESTAMP_UNITS_PER_PACKET
         self._next_slot += 1
@@ -180,11 +177,11 @@ class Playout:
     # Slots
 
     def _due_slot(self, now: float) -> int:
-        """The slot nearest to `now`; 0 before the first packet. Nearest, since a pacer may move its grid by half a slot
-        either way."""
-        if self._started_at is None:
+        """The slot nearest to `now`, counted from the last one: a pacer moves its grid, a little from slot to slot, but
+        by any amount in the end. 0 before the first packet."""
+        if self._last_slot_at is None:
             return 0
-        return int((now - self._started_at) / PACKET_S + 0.5)
+        return self._next_slot - 1 + int((now - self._last_slot_at) / PACKET_S + 0.5)
 
     def _skip_missed(self, due: int) -> None:
         missed = due - self._next_slot
@@ -225,7 +222,7 @@ class Playout:
 
     def _watch(self, now: float) -> None:
         """Note how much less a frame that comes now could find in front of it and still be in time."""
-        if self._started_at is None or self._state is not _State.PLAYING:
+        if self._last_slot_at is None or self._state is not _State.PLAYING:
             return
         if self._watched_since is None:
             self._watched_since = now

@@ -68,7 +68,6 @@ class Conductor:
         margin_s: float = FRAME_S / 2,
     ) -> None:
         self.sessions: dict[str, Session] = {}
-        self.last_step_s = 0.0
         self._engine = engine
         self._pacer = pacer
         self._clock = clock
@@ -132,11 +131,16 @@ class Conductor:
         """[n, 1920] float32."""
         pcm = np.zeros((len(batch), FRAME_SAMPLES), np.float32)
         for row, (session, live) in enumerate(batch):
-            session.shed(self._past_frames)
-            if live:
-                pcm[row] = session.gather(now)
-            elif session.state is State.DEGRADED:
-                session.gather(now)  # the jitter buffer's clock goes on while the model is frozen
+            try:
+                session.shed(self._past_frames)
+                if live:
+                    pcm[row] = session.gather(now)
+                elif session.state is State.DEGRADED:
+                    session.gather(now)  # the jitter buffer's clock goes on while the model is frozen
+            except Exception:
+                # One session's defect must not reach its neighbours; its row stays silent for this tick.
+                log.exception("session failed", session_id=session.id)
+                session.close("internal_error")
         return pcm
 
     async def _exchange(self, batch: Batch, pcm: NDArray[np.float32]) -> TickResult:
@@ -154,7 +158,6 @@ class Conductor:
             self._deliver(session, now, user_pcm, output, result)
 
     def _account(self, gathered_s: float, next_edge_s: float, result: TickResult) -> None:
-        self.last_step_s = result.step_s
         # Edges that went by without our frames: the engine overran, or we came too late. Their input is past its time.
         self._past_frames = 0 if self._last_tick is None else result.tick - self._last_tick - 1
         self._last_tick = result.tick

@@ -30,13 +30,11 @@ class LegStats:
     """Share of the peer's packets that were lost, 0..1."""
     jitter_delay_ms: float = 0.0
     """What the jitter buffer adds at present."""
-    late_packets: int = 0
     concealed_ms: int = 0
     """Invented audio since the call began."""
     round_trip_ms: float | None = None
     playout_delay_ms: float = 0.0
     """Agent audio that waits to be sent."""
-    playout_underruns: int = 0
     lateness_ms: float = 0.0
     """Worst departure of an outgoing packet behind its time since the last reading."""
 

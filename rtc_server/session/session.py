@@ -23,7 +23,7 @@ import structlog
 from rtc_server import events, metrics
 from rtc_server.engine.client import EngineClient, Lease, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.stepper import FRAME_MS
-from rtc_server.errors import BadEvent, RtcServerError
+from rtc_server.errors import BadEvent
 from rtc_server.log import get_logger
 from rtc_server.media.pcm import to_float
 from rtc_server.media.vad import SpeechStarted, SpeechStopped, VoiceActivity
@@ -65,7 +65,6 @@ class Session:
         self.frames = 0
         """Live frames so far: the session's own clock, 80 ms each."""
         self.shed_frames = 0
-        self.end_reason: str | None = None
         self._engine = engine
         self._clock = clock
         self._rules = rules or LivenessRules()
@@ -189,7 +188,6 @@ class Session:
             self._response_open = False
             self._send(events.ResponseDone(response_index=0))
         self._send(events.SessionEnded(reason=reason))
-        self.end_reason = reason
         self._to(State.CLOSED)
         metrics.SESSIONS_ENDED.labels(reason).inc()
         log.info("session closed", session_id=self.id, reason=reason, frames=self.frames)
@@ -202,8 +200,8 @@ class Session:
     async def _give_back(self, reason: str) -> None:
         try:
             await self._engine.release(self.lease)
-        except RtcServerError as error:
-            log.warning("lease not released", session_id=self.id, code=error.code)
+        except Exception:
+            log.exception("lease not released", session_id=self.id)
         try:
             if self._leg is not None:
                 await self._leg.close(reason)
@@ -233,7 +231,7 @@ class Session:
         self._response_open = True
         self._send(events.ResponseCreated(response_index=0))
         with structlog.contextvars.bound_contextvars(session_id=self.id):
-            log.info("session live", leg=self.leg.kind, slot=self.lease.slot)
+            log.info("session live", kind=self.leg.kind, slot=self.lease.slot)
 
     def _deliver_frame(self, now: float, user_pcm: FloatFrame, output: SlotOutput) -> None:
         frame, self.frames = self.frames, self.frames + 1

@@ -27,6 +27,7 @@ class FakeWebRtcLeg(FakeLeg):
     """Answers later offers; refuses those that say `refuse`."""
 
     kind = "webrtc"
+    id = "fake"
 
     async def renegotiate(self, offer_sdp: str) -> str:
         if "refuse" in offer_sdp:

@@ -26,8 +26,14 @@ async def test_missing_or_wrong_key_is_a_401_and_takes_no_slot(make_site: MakeSi
     assert site.house.engine.prompts == []
 
 
+async def test_loopback_stays_closed_to_rebound_names_without_a_key_even_when_told_so(make_site: MakeSite) -> None:
+    site = await make_site(auth="none")
+    assert (await site.client.get("/v1/config", headers={"Host": "evil.example"})).status == 403
+
+
 async def test_odd_characters_in_a_key_are_just_wrong(make_site: MakeSite) -> None:
     site = await make_site(api_key=KEY)
+    assert (await site.client.get("/v1/config", headers={"Authorization": "Bearer \udcff\udc80"})).status == 401
     assert (await site.client.get("/v1/config?token=%ff%00é")).status == 401
 
 
@@ -76,5 +82,5 @@ async def test_key_or_explicit_none_allows_any_host_name(make_site: MakeSite) ->
     keyed = await make_site(api_key=KEY)
     headers = {"Host": "voice.example", "Authorization": f"Bearer {KEY}"}
     assert (await keyed.client.get("/v1/config", headers=headers)).status == 200
-    open_site = await make_site(auth="none")
+    open_site = await make_site(auth="none", host="0.0.0.0")
     assert (await open_site.client.get("/v1/config", headers={"Host": "voice.example"})).status == 200

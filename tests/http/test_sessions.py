@@ -155,3 +155,11 @@ async def test_wrong_method_is_a_405_in_json(site: Site, path: str) -> None:
     assert response.status == 405
     assert (await response.json())["code"] == "method_not_allowed"
     assert response.headers["Allow"]
+
+
+async def test_body_that_is_not_what_its_encoding_says_is_a_bad_request(site: Site) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    response = await site.client.post("/v1/sessions", data=b"not gzip", headers=headers)
+    assert response.status == 400
+    assert (await response.json())["code"] == "bad_request"
+    assert site.house.engine.leases == []

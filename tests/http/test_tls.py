@@ -40,3 +40,11 @@ def test_own_certificate_is_used_or_named_as_wrong(tmp_path: Path) -> None:
     assert ssl_context(HttpSettings(tls_cert=certificate, tls_key=key), []) is not None
     with pytest.raises(ConfigError, match="must be PEM"):
         ssl_context(HttpSettings(tls_cert=key, tls_key=key), [])
+
+
+def test_key_of_another_certificate_is_replaced(tmp_path: Path) -> None:
+    _, other_key = self_signed([], tmp_path / "other")
+    certificate, key = self_signed([], tmp_path / "tls")
+    key.write_bytes(other_key.read_bytes())
+    certificate, key = self_signed([], tmp_path / "tls")
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)

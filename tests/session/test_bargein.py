@@ -39,4 +39,3 @@ def test_frames_before_the_detector_was_sure_count_too() -> None:
     assert not policy.update(True, True, onset_frames=1)
     assert not policy.update(True, True)
     assert policy.update(True, True)
-

@@ -76,3 +76,18 @@ def test_delivery_delay_ignores_a_rare_slow_tick() -> None:
     for k in range(64):
         delay.observe(0.050 if k % 20 == 0 else 0.002)
     assert delay.usual_s == pytest.approx(0.002)
+
+
+async def test_leg_that_cannot_give_its_frame_ends_only_its_own_session() -> None:
+    house = House(engine=FakeEngine(slots=2))
+    broken, broken_leg = await house.live_call()
+    healthy, healthy_leg = await house.live_call()
+
+    def fail(now: float) -> np.ndarray:
+        raise RuntimeError("broken leg")
+
+    broken_leg.take = fail  # type: ignore[method-assign]
+    await house.tick(5, alive=healthy_leg)
+    await broken.wait_closed()
+    assert broken_leg.closed == ["internal_error"]
+    assert healthy.state is State.LIVE

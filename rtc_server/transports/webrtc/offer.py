@@ -106,9 +106,9 @@ class Offer:
     def bundle_of(self, section: Section) -> tuple[str, ...]:
         """Mids of the BUNDLE group that the section is in, else () (RFC 8843)."""
         for value in self.attributes.values("group"):
-            semantics, *mids = value.split()
-            if semantics == "BUNDLE" and section.mid is not None and section.mid in mids:
-                return tuple(mids)
+            words = value.split()
+            if words[:1] == ["BUNDLE"] and section.mid is not None and section.mid in words[1:]:
+                return tuple(words[1:])
         return ()
 
     def transport_attribute(self, section: Section, name: str) -> list[str]:

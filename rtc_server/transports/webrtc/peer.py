@@ -112,7 +112,10 @@ class WebRtcLeg:
         """
         if self._closing is not None:
             raise BadOffer("the call has ended", hint="start a new session")
+        was_silent = not self.expects_audio
         self._adopt(answer_offer(offer_sdp, self._local, self._agreed))
+        if was_silent and self.expects_audio:
+            self._rtp.last_audio_s = self._clock()  # off hold: silence counts from here
         if self._connected_s is not None:
             await self._start_events()
         return self._agreed.answer_sdp
@@ -167,11 +170,9 @@ class WebRtcLeg:
         return LegStats(
             loss=self._rtp.loss,
             jitter_delay_ms=self.jitter_buffer.delay_ms,
-            late_packets=counters.late,
             concealed_ms=counters.concealed_samples // SAMPLES_PER_MS,
             round_trip_ms=None if round_trip_s is None else round_trip_s * 1000,
             playout_delay_ms=playout.queued_samples / SAMPLES_PER_MS,
-            playout_underruns=playout.counters.underruns,
             lateness_ms=self._rtp.take_worst_lateness_s() * 1000,
         )
 

@@ -113,10 +113,10 @@ class RtpSession:
             if is_rtcp(data):
                 return self._receive_rtcp(now, self._rx.unprotect_rtcp(data))
             return self._receive_rtp(now, self._rx.unprotect(data))
-        except pylibsrtp.Error:
-            return _drop("bad_srtp")
         except (MalformedRtp, MalformedRtcp):
             return _drop("bad_rtp")
+        except (pylibsrtp.Error, ValueError):  # ValueError: longer than libsrtp takes, before anything is authenticated
+            return _drop("bad_srtp")
 
     def _receive_rtp(self, now: float, data: bytes) -> None:
         packet = RtpPacket.parse(data)

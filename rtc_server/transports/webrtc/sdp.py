@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rtc_server.errors import BadOffer, UnsupportedOffer
+from rtc_server.events import MAX_MESSAGE_BYTES
 from rtc_server.transports.webrtc.offer import Codec, Fingerprint, Offer, Section, parse_offer
 
 PTIME_MS = 20
 MAX_BITRATE_BPS = 40_000
 MIN_BITRATE_BPS = 6_000
 SCTP_PORT = 5000
-MAX_MESSAGE_BYTES = 64 * 1024
 """What we say we take; events of clients are far smaller."""
 
 _STRONG_DIGEST_BYTES = {"sha-256": 32, "sha-384": 48, "sha-512": 64}

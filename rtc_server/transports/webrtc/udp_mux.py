@@ -174,7 +174,7 @@ async def open_mux(port: int, clock: Callable[[], float] = time.monotonic) -> Ud
 
     Raises: ConfigError when the port cannot be bound.
     """
-    sockets = _bind(port)
+    sockets = bind_all_interfaces(port)
     mux = UdpMux(clock)
     mux.port = sockets[0].getsockname()[1]
     mux.families = tuple("IPv6" if item.family == socket.AF_INET6 else "IPv4" for item in sockets)
@@ -184,7 +184,8 @@ async def open_mux(port: int, clock: Callable[[], float] = time.monotonic) -> Ud
     return mux
 
 
-def _bind(port: int) -> list[socket.socket]:
+def bind_all_interfaces(port: int) -> list[socket.socket]:
+    """One socket per address family that this machine has. Raises: ConfigError."""
     failure: OSError | None = None
     for _ in range(BIND_TRIES if port == 0 else 1):
         sockets: list[socket.socket] = []

@@ -206,3 +206,11 @@ def test_goodbye_is_the_last_thing_that_leaves() -> None:
     rig.receive(1)
     assert rig.sent_rtcp()[-1] == rtcp.Bye((OUR_SSRC,))
     assert len(rig.wire) == 2 and not rig.sink.packets
+
+
+@pytest.mark.parametrize("size", [1500, 1501, 2048])
+def test_datagram_longer_than_srtp_takes_is_dropped_and_the_call_goes_on(size: int) -> None:
+    rig = Rig()
+    rig.session.receive(b"\x80" + bytes([OPUS]) + bytes(size - 2))
+    rig.receive(1)
+    assert len(rig.sink.packets) == 1

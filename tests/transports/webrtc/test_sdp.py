@@ -129,7 +129,7 @@ def test_data_channel_section_is_answered_with_port_and_message_size() -> None:
     agreed = answer_offer(offers.read("S01"), LOCAL)
     lines = section_lines(agreed.answer_sdp, "application")
     assert lines[0] == "m=application 8125 UDP/DTLS/SCTP webrtc-datachannel"
-    assert {"a=mid:1", "a=sctp-port:5000", "a=max-message-size:65536"} <= set(lines)
+    assert {"a=mid:1", "a=sctp-port:5000", "a=max-message-size:16384"} <= set(lines)
     assert agreed.sctp is not None and agreed.sctp.max_message_bytes == 262144
     assert "a=group:BUNDLE 0 1\r\n" in agreed.answer_sdp
 
@@ -370,3 +370,10 @@ def test_worst_case_offer_within_the_limits_is_handled_quickly() -> None:
     with pytest.raises(BadOffer):
         answer_offer(sdp[: offer_module.MAX_SDP_BYTES], LOCAL)
     assert time.perf_counter() - began_s < 0.5
+
+
+@pytest.mark.parametrize("line", ["a=group:", "a=group", "a=group:BUNDLE", "a=group: BUNDLE", "a=group:LS 0"])
+def test_odd_group_line_is_no_bundle(line: str) -> None:
+    offer = offers.read("S01").replace("a=group:BUNDLE 0 1", line)
+    assert line in offer
+    assert answer_offer(offer, LOCAL).answer_sdp.startswith("v=0")
