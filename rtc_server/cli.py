@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from rtc_server import __version__, config, log
-from rtc_server.errors import RtcServerError
+from rtc_server.errors import ConfigError, RtcServerError, UnknownEngine
 from rtc_server.transports.webrtc.connectivity import Connectivity
 
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except RtcServerError as error:
         Console(stderr=True).print(Text(f"rtc-server: {error}", style="bold red"), soft_wrap=True)
-        return 2 if error.code == "config_error" else 1
+        return 2 if isinstance(error, ConfigError | UnknownEngine) else 1
     except KeyboardInterrupt:
         return 130
 

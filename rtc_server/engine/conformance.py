@@ -162,7 +162,7 @@ def _spec_fits_the_clock(rig: _Rig) -> None:
 
 
 def _any_audio_gives_audio(rig: _Rig) -> None:
-    """Silence, full scale, a constant, noise: the output is finite and in range (checked in each step)."""
+    """Silence, full scale, a constant: the output is finite and in range (checked in each step)."""
     rig.open(0)
     t = np.arange(FRAME_SAMPLES)
     for frame in (

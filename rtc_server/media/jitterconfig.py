@@ -52,6 +52,6 @@ class JitterConfig:
 
     # Bounds
     held_packets: int = 64
-    """Packets that wait undecoded behind a gap; above that the oldest gap is given up."""
+    """Packets that wait undecoded behind a gap; above that the oldest packet is given up."""
     store_ms: int = 1000
     """Decoded samples that are kept; above that the oldest are forgotten."""
