@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3.14 python3)
 SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
 
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 # Wheels only: an install runs no package's build script but our own.
 INSTALL_LOCKED := $(PIP) install --require-hashes --only-binary :all: -r
 INSTALL_SELF := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
@@ -75,11 +75,13 @@ $(BIN)/python:
 
 # The stamps stand for a finished install. Everything of the demo is in the lock of the tests as well.
 $(VENV)/.demo: requirements/demo.txt pyproject.toml | $(BIN)/python
-	$(INSTALL_LOCKED) requirements/demo.txt
+	@echo "Installing the server and its demo engine into $(VENV): about 600 MB, a minute or two"
+	@$(INSTALL_LOCKED) requirements/demo.txt
 	$(INSTALL_SELF)
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
-	$(INSTALL_LOCKED) requirements/dev.txt
+	@echo "Installing what the tests need into $(VENV)"
+	@$(INSTALL_LOCKED) requirements/dev.txt
 	$(INSTALL_SELF)
 	@touch $(VENV)/.demo $@

@@ -189,7 +189,9 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     for name, value in content.items():
         if name not in _SECTIONS or not isinstance(value, dict):
-            raise ConfigError(f"{path}: [{name}] is no section", hint=_did_you_mean(name, list(_SECTIONS)))
+            section = next((title for title, model in _SECTIONS.items() if name in model.model_fields), None)
+            hint = f"put {name} under [{section}]" if section else _did_you_mean(name, list(_SECTIONS))
+            raise ConfigError(f"{path}: [{name}] is no section", hint=hint)
     return content
 
 

@@ -76,9 +76,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where a person on this machine opens the page."""
+        """Where a person opens the page: on this machine if it serves only that, else from anywhere that reaches it."""
         http = self.settings.http
-        host = "localhost" if http.loopback or http.host in ("0.0.0.0", "::") else http.host
+        host = http.host
+        if http.loopback:
+            host = "localhost"
+        elif host in ("0.0.0.0", "::"):
+            host = next(iter(self.webrtc.connectivity()), "localhost")
         port = self._runner.addresses[0][1] if self._runner and self._runner.addresses else http.port
         return f"{'https' if http.secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
 
@@ -120,10 +124,11 @@ class Server:
 
     async def drain(self) -> None:
         """Refuse new calls, let live ones go on for `drain_s`, then close them."""
+        grace_s = self.settings.session.drain_s
         self.admission.draining = True
         self.engine.drain()
-        log.info("server draining", sessions=len(self.registry))
-        drain = asyncio.create_task(self.registry.drain(self.settings.session.drain_s, "server_stopping"), name="drain")
+        log.info("server draining; a second signal ends it at once", sessions=len(self.registry), at_most_s=grace_s)
+        drain = asyncio.create_task(self.registry.drain(grace_s, "server_stopping"), name="drain")
         forced = asyncio.create_task(self._forced.wait(), name="forced-stop")
         await asyncio.wait([drain, forced], return_when=asyncio.FIRST_COMPLETED)
         for task in (drain, forced):

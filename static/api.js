@@ -8,6 +8,7 @@ import { CallError } from './errors.js';
  * @property {string[]} voices
  * @property {string} [default_voice]
  * @property {string} [default_persona]
+ * @property {string} [persona_note]
  * @property {number} [max_persona_chars]
  * @property {boolean} [hears_interruptions]
  *

@@ -38,6 +38,7 @@ let progress = '';
 const settings = new Settings(
   {
     persona: byId('persona'),
+    note: byId('persona-note'),
     voice: byId('voice'),
     count: byId('persona-count'),
     presets: byId('presets'),
@@ -147,7 +148,7 @@ async function refreshConfig() {
     config = await api.config();
   } catch (error) {
     engine.dataset.health = 'down';
-    if (conversation.call.isActive) return;
+    if (conversation.call.isActive || byId('error').hasChildNodes()) return; // what is said already says more
     showNotice(messages.trouble(error instanceof CallError ? error : { message: String(error) }), 'server');
     return;
   }

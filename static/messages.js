@@ -42,7 +42,7 @@ export function queued(position) {
  * @returns {Message}
  */
 export function ending(seconds, reason) {
-  return { title: `The call ends in ${Math.max(1, Math.round(seconds))} s`, text: farewell(reason).text };
+  return { title: 'This call is about to end', text: `${farewell(reason).text} It goes on for ${Math.max(1, Math.round(seconds))} s at most.` };
 }
 
 /** Troubles by code: the server's and this side's. @type {Record<string, Message>} */
@@ -132,7 +132,7 @@ const FAREWELLS = {
   connection_lost: { title: 'The connection broke', text: 'The server or the network went away. Press the button to call again.' },
   peer_lost: { title: 'The connection broke', text: 'Nothing came through from this browser for too long.' },
   engine_lost: { title: 'The agent is gone', text: 'Its engine stopped in the middle of the call. Press the button to call again.' },
-  shutdown: { title: 'The server went down', text: 'It was stopped or restarted. Try again in a moment.' },
+  shutdown: { title: 'The server goes down', text: 'The server is being stopped or restarted. Try again in a moment.' },
   time_limit: { title: 'Time is up', text: 'The server allows calls of this length. Press the button to call again.' },
 };
 

@@ -7,6 +7,7 @@ const STORAGE_KEY = 'rtc_server.settings';
 
 export class Settings {
   #persona;
+  #note;
   #voice;
   #count;
   #presets;
@@ -17,14 +18,16 @@ export class Settings {
   /**
    * @param {object} elements
    * @param {HTMLTextAreaElement} elements.persona
+   * @param {HTMLElement} elements.note What a persona does with this engine.
    * @param {HTMLSelectElement} elements.voice
    * @param {HTMLElement} elements.count
    * @param {HTMLElement} elements.presets
    * @param {HTMLFieldSetElement} elements.fields
    * @param {Storage | null} storage
    */
-  constructor({ persona, voice, count, presets, fields }, storage) {
+  constructor({ persona, note, voice, count, presets, fields }, storage) {
     this.#persona = persona;
+    this.#note = note;
     this.#voice = voice;
     this.#count = count;
     this.#presets = presets;
@@ -42,6 +45,8 @@ export class Settings {
     this.#maxChars = engine.max_persona_chars ?? 0;
     if (this.#maxChars) this.#persona.maxLength = this.#maxChars;
     if (engine.default_persona) this.#persona.placeholder = engine.default_persona;
+    this.#note.textContent = engine.persona_note ?? '';
+    this.#note.hidden = !engine.persona_note;
     const chosen = this.#voice.value || this.#load().voice;
     this.#voice.replaceChildren(...engine.voices.map((name) => new Option(name, name)));
     const known = engine.voices.includes(chosen);

@@ -59,7 +59,7 @@ class Report:
             self._line({"bench": self._bench, "server": target, "run": "carried", "calls": calls})
             return
         self._flush_table()
-        self._console.print(f"{target}: {calls} calls carried with their packets on time")
+        self._console.print(f"{target}: {calls} calls carried (99 % of the packets came, less than 20 ms late)")
 
     def finish(self) -> None:
         self._flush_table()

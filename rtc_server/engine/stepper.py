@@ -46,6 +46,8 @@ class FrameSpec:
     hears_interruptions: bool = True
     """The engine perceives speech over its own voice and deals with it; no audio is dropped for it."""
     default_persona: str = ""
+    persona_note: str = ""
+    """What a persona does here, and what it does not; shown beside the box that takes it."""
     max_persona_chars: int = 4000
     sample_rate: int = SAMPLE_RATE
     frame_samples: int = FRAME_SAMPLES

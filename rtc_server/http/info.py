@@ -48,6 +48,7 @@ class Info:
                     "device": spec.device,
                     "voices": list(spec.voices),
                     "default_voice": self._admission.defaults.voice or spec.voices[0],
+                    "persona_note": spec.persona_note,
                     "default_persona": self._admission.defaults.persona or spec.default_persona,
                     "max_persona_chars": spec.max_persona_chars,
                     "capabilities": dataclasses.asdict(spec.capabilities),

@@ -34,7 +34,7 @@ class LegStats:
     """Invented audio since the call began."""
     round_trip_ms: float | None = None
     playout_delay_ms: float = 0.0
-    """Agent audio that waits to be sent."""
+    """Agent audio that waits to be sent, beyond one frame."""
     lateness_ms: float = 0.0
     """Worst departure of an outgoing packet behind its time since the last reading."""
 

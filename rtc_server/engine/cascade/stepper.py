@@ -54,7 +54,11 @@ class CascadeStepper:
         models = models or load_models(options.asr_model if options else None)
         self.slots = slots
         self._understands = models.recogniser is not None
-        self.spec = FrameSpec(name="cascade", summary=SUMMARY if self._understands else SUMMARY_WITHOUT_WORDS)
+        self.spec = FrameSpec(
+            name="cascade",
+            summary=SUMMARY if self._understands else SUMMARY_WITHOUT_WORDS,
+            persona_note="The demo engine takes a name from it (“Your name is Ada.”), and nothing else.",
+        )
         self._clock = clock
         self._ears = [models.make_ear() for _ in range(slots)]
         self._conversations: list[Conversation | None] = [None] * slots

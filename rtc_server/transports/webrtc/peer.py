@@ -12,7 +12,7 @@ from aiortc import RTCCertificate
 from rtc_server.errors import BadOffer, PeerError
 from rtc_server.events import ServerEvent
 from rtc_server.log import get_logger
-from rtc_server.media.frames import SAMPLES_PER_MS
+from rtc_server.media.frames import FRAME_SAMPLES, SAMPLES_PER_MS
 from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.playout import Playout
 from rtc_server.session.leg import FloatFrame, Flushed, LegStats
@@ -172,7 +172,7 @@ class WebRtcLeg:
             jitter_delay_ms=self.jitter_buffer.delay_ms,
             concealed_ms=counters.concealed_samples // SAMPLES_PER_MS,
             round_trip_ms=None if round_trip_s is None else round_trip_s * 1000,
-            playout_delay_ms=playout.queued_samples / SAMPLES_PER_MS,
+            playout_delay_ms=max(0, playout.queued_samples - FRAME_SAMPLES) / SAMPLES_PER_MS,
             lateness_ms=self._rtp.take_worst_lateness_s() * 1000,
         )
 
