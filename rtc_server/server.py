@@ -35,6 +35,9 @@ from rtc_server.transports.webrtc.transport import WebRtcConfig, WebRtcTransport
 
 log = get_logger(__name__)
 
+SHUTDOWN_TIMEOUT_S = 2.0
+"""How long requests that are being answered may hold up the end: a client that does not read would do it for ever."""
+
 
 def chosen_engine(settings: EngineSettings) -> EngineChoice:
     """The engine asked for, or what ``auto`` comes to, and why."""
@@ -167,7 +170,13 @@ class Server:
         gate = Gate(http)
         info = Info(self.engine, self.admission, self.connectivity, gate.needs_key)
         app = create_app(gate, Sessions(self.admission, self.registry, self.webrtc), info, Page())
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=30)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=30,
+            shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            auto_decompress=False,  # a few KiB of gzip become megabytes, and hold up every call
+        )
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, http.host, http.port, ssl_context=tls).start()

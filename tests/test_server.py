@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import socket
 import threading
@@ -192,3 +193,42 @@ async def test_taken_metrics_port_is_a_clear_error() -> None:
         with pytest.raises(ConfigError, match="--metrics-port"):
             await server.start()
         await server.stop()
+
+
+async def test_compressed_body_is_never_inflated(server: Server) -> None:
+    bomb = gzip.compress(b"[" * 10_000_000)
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with aiohttp.ClientSession() as http:
+        async with http.post(f"{server.url}v1/sessions", data=bomb, headers=headers) as response:
+            assert response.status == 400
+        async with http.post(f"{server.url}livez", data=bomb, headers=headers) as response:
+            assert response.status == 405
+    assert server.engine.capacity().in_use == 0
+
+
+async def test_client_that_hangs_up_in_its_body_is_no_defect_of_ours(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = "127.0.0.1", int(server.url.rsplit(":", 1)[1].strip("/"))
+    _, writer = await asyncio.open_connection(host, port)
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n{")
+    await writer.drain()
+    await asyncio.sleep(0.1)
+    writer.close()
+    await writer.wait_closed()
+    await asyncio.sleep(0.1)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_client_that_never_reads_does_not_hold_up_the_end(server: Server) -> None:
+    host, port = "127.0.0.1", int(server.url.rsplit(":", 1)[1].strip("/"))
+    writers = []
+    for _ in range(3):
+        _, writer = await asyncio.open_connection(host, port, limit=1)
+        writer.write(b"GET /client.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000)
+        writers.append(writer)
+    await asyncio.sleep(0.2)
+    async with asyncio.timeout(20):
+        await server.stop()
+    for writer in writers:
+        writer.transport.abort()

@@ -176,7 +176,7 @@ async def read_text(request: web.Request) -> str:
             return (await request.read()).decode()
     except TimeoutError:
         raise BadRequest(f"the body did not come within {BODY_TIMEOUT_S:.0f} s") from None
-    except web.RequestPayloadError:
+    except (web.RequestPayloadError, ConnectionError):
         raise BadRequest("the body cannot be read", hint="check Content-Encoding and Transfer-Encoding") from None
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8") from None

@@ -34,9 +34,11 @@ def ssl_context(settings: HttpSettings, addresses: Sequence[str]) -> ssl.SSLCont
             raise ConfigError(f"cannot keep a certificate: {error}", hint="set XDG_CACHE_HOME to a folder") from None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password=lambda: "")  # never ask on the terminal
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"cannot use {certificate} and {key}: {error}", hint="both must be PEM, and match") from None
+        raise ConfigError(
+            f"cannot use {certificate} and {key}: {error}", hint="both must be PEM, match, and have no pass phrase"
+        ) from None
     return context
 
 
