@@ -116,7 +116,7 @@ class Conductor:
         result = await self._exchange(batch, pcm)
         next_edge_s = self._clock() + result.next_tick_in_s
         self._scatter(batch, pcm, result)
-        self._account(gathered_s, next_edge_s, result)
+        self._account(batch, gathered_s, next_edge_s, result)
         return next_edge_s
 
     # ---- the four steps ----------------------------------------------------------------------------------------------
@@ -157,11 +157,12 @@ class Conductor:
         for (session, _), user_pcm, output in zip(batch, pcm, result.outputs, strict=True):
             self._deliver(session, now, user_pcm, output, result)
 
-    def _account(self, gathered_s: float, next_edge_s: float, result: TickResult) -> None:
+    def _account(self, batch: Batch, gathered_s: float, next_edge_s: float, result: TickResult) -> None:
         # Edges that went by without our frames: the engine overran, or we came too late. Their input is past its time.
         self._past_frames = 0 if self._last_tick is None else result.tick - self._last_tick - 1
         self._last_tick = result.tick
-        if self._past_frames == 0:
+        stepped = any(live for _, live in batch)  # else the answer came at the edge, and tells nothing of the step
+        if stepped and self._past_frames == 0:
             self._delivery.observe(self._clock() - gathered_s)
         self._pacer.align(next_edge_s - self._margin_s, self._delivery.usual_s)
 

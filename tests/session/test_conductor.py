@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rtc_server.engine.client import TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES
 from rtc_server.errors import EngineUnavailable
 from rtc_server.session.conductor import DeliveryDelay
@@ -91,3 +93,19 @@ async def test_leg_that_cannot_give_its_frame_ends_only_its_own_session() -> Non
     await broken.wait_closed()
     assert broken_leg.closed == ["internal_error"]
     assert healthy.state is State.LIVE
+
+
+async def test_ticks_without_a_live_call_say_nothing_about_the_delay(house: House) -> None:
+    """They are answered at the edge, tens of milliseconds later, while callers connect."""
+    session, _ = await house.call(connected=False)
+    answer_at_once = house.engine.exchange
+
+    async def answer_at_the_edge(*arguments: Any) -> TickResult:
+        house.clock.now += 0.0 if arguments[1][0] else 0.040
+        return await answer_at_once(*arguments)
+
+    house.engine.exchange = answer_at_the_edge  # type: ignore[method-assign]
+    await house.tick(5)
+    session.on_connected()
+    await house.tick(5)
+    assert all(offset_s < 0.010 for _, offset_s in house.pacer.aligned)
