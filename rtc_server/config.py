@@ -11,13 +11,21 @@ import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rtc_server.errors import ConfigError
+
+
+def _split(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""A list; in the environment one string, ``a, b``."""
 
 
 class _Section(BaseSettings):
@@ -44,17 +52,12 @@ class HttpSettings(_Section):
     auth: Literal["key", "none"] | None = None
     """None: ``key`` where an API key is set, else ``none``, which only a loopback `host` may have unasked."""
     api_key: SecretStr | None = None
-    allow_origin: tuple[str, ...] = ()
+    allow_origin: CommaSeparated = ()
     tls: Literal["off", "self-signed"] = "off"
     tls_cert: Path | None = None
     tls_key: Path | None = None
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Prometheus metrics on 127.0.0.1 at this port."""
-
-    @field_validator("allow_origin", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("allow_origin")
     @classmethod
@@ -87,13 +90,8 @@ class WebRtcSettings(_Section):
     """The media port."""
 
     udp_port: int = Field(default=8125, ge=0, le=65535)
-    advertise_ip: tuple[str, ...] = ()
+    advertise_ip: CommaSeparated = ()
     """Addresses for the answer instead of this machine's own; for servers behind 1:1 NAT."""
-
-    @field_validator("advertise_ip", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("advertise_ip")
     @classmethod

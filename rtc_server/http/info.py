@@ -34,9 +34,13 @@ class Info:
             web.get("/v1/config", self.config),
             web.get("/v1/voices", self.voices),
             web.get("/health", self.health),
-            web.get("/livez", self.livez),
+            web.get("/livez", self.health),
             web.get("/readyz", self.readyz),
         ]
+
+    @property
+    def _default_voice(self) -> str:
+        return self._admission.defaults.voice or self._engine.spec.voices[0]
 
     async def config(self, _request: web.Request) -> web.Response:
         spec, capacity, reach = self._engine.spec, self._engine.capacity(), self._connectivity()
@@ -47,7 +51,7 @@ class Info:
                     "summary": spec.summary,
                     "device": spec.device,
                     "voices": list(spec.voices),
-                    "default_voice": self._admission.defaults.voice or spec.voices[0],
+                    "default_voice": self._default_voice,
                     "persona_note": spec.persona_note,
                     "default_persona": self._admission.defaults.persona or spec.default_persona,
                     "max_persona_chars": spec.max_persona_chars,
@@ -70,14 +74,10 @@ class Info:
         )
 
     async def voices(self, _request: web.Request) -> web.Response:
-        spec = self._engine.spec
-        default = self._admission.defaults.voice or spec.voices[0]
-        return web.json_response({"voices": [{"name": name, "default": name == default} for name in spec.voices]})
+        default, names = self._default_voice, self._engine.spec.voices
+        return web.json_response({"voices": [{"name": name, "default": name == default} for name in names]})
 
     async def health(self, _request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
-
-    async def livez(self, _request: web.Request) -> web.Response:
         """The event loop answers: that is all that liveness means."""
         return web.json_response({"status": "ok"})
 

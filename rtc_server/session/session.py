@@ -18,8 +18,6 @@ import dataclasses
 import enum
 from collections.abc import Callable
 
-import structlog
-
 from rtc_server import events, metrics
 from rtc_server.engine.client import EngineClient, Lease, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.stepper import FRAME_MS
@@ -230,8 +228,7 @@ class Session:
         self._send(events.SessionReady())
         self._response_open = True
         self._send(events.ResponseCreated(response_index=0))
-        with structlog.contextvars.bound_contextvars(session_id=self.id):
-            log.info("session live", kind=self.leg.kind, slot=self.lease.slot)
+        log.info("session live", session_id=self.id, kind=self.leg.kind, slot=self.lease.slot)
 
     def _deliver_frame(self, now: float, user_pcm: FloatFrame, output: SlotOutput) -> None:
         frame, self.frames = self.frames, self.frames + 1
