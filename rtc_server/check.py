@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from rtc_server.config import Settings
-from rtc_server.engine.registry import EngineOptions, create
+from rtc_server.engine.registry import create, report
 from rtc_server.engine.stepper import SupportsShutdown
 from rtc_server.errors import ConfigError, MissingLibrary, RtcServerError
 from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
+from rtc_server.launch import chosen_engine, engine_options
 from rtc_server.media import libopus
-from rtc_server.server import chosen_engine
 from rtc_server.transports.webrtc.addresses import advertised_addresses
 from rtc_server.transports.webrtc.connectivity import judge_connectivity
 from rtc_server.transports.webrtc.udp_mux import bind_all_interfaces
@@ -64,9 +64,11 @@ def _libopus(_settings: Settings) -> Finding:
 
 
 def _engine(settings: Settings) -> Finding:
-    options = EngineOptions(slots=settings.engine.slots, asr_model=settings.engine.asr_model)
+    options = engine_options(settings.engine)
     try:
         choice = chosen_engine(settings.engine)
+        if (said := report(choice.name, options)) is not None:
+            return Finding("engine", True, f"{choice.name}, {settings.engine.slots} slots. {choice.reason} {said}")
         stepper = create(choice.name, options)()
     except RtcServerError as error:
         return Finding("engine", False, error.message, error.hint)

@@ -39,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(run=_serve)
     _add_settings(check := commands.add_parser("check", help="say what is there, and what to do about what is not"))
     check.set_defaults(run=_check)
+    _add_offline(commands.add_parser("offline", help="send files through an engine, without network and clock"))
+    _add_verify(commands.add_parser("verify", help="compare this machine's model with golden tensors"))
+    _add_voices(commands.add_parser("voices", help="list the voices, or prepare some of your own"))
     _add_bench(commands.add_parser("bench", help="measure a server: latency, calls"))
     return parser
 
@@ -56,6 +59,15 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     media = parser.add_argument_group("media")
     media.add_argument("--udp-port", type=int, help="UDP port of all calls, on all interfaces (default 8125)")
     media.add_argument("--advertise-ip", metavar="IP", action="append", help="address to offer to callers (repeatable)")
+    _add_engine(parser)
+    session = parser.add_argument_group("sessions")
+    session.add_argument("--max-half-open", type=int, metavar="N", help="calls in set-up at once (default 64)")
+    session.add_argument("--idle-limit-s", type=float, metavar="S", help="end a call without audio (default 300)")
+    session.add_argument("--drain-s", type=float, metavar="S", help="let calls go on after SIGTERM (default 5)")
+    _add_other(parser)
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
     engine = parser.add_argument_group("engine")
     engine.add_argument(
         "--engine", metavar="NAME", help="auto (default), echo, cascade, personaplex, or package.module:Class"
@@ -63,15 +75,57 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     engine.add_argument("--slots", "--batch-size", type=int, metavar="N", help="conversations at once (default 4)")
     engine.add_argument("--persona", metavar="TEXT", help="persona of callers who ask for none")
     engine.add_argument("--voice", metavar="NAME", help="voice of callers who ask for none")
+    engine.add_argument(
+        "--engine-process", choices=("auto", "on", "off"), help="engine in a process of its own (default auto)"
+    )
     engine.add_argument("--asr-model", type=Path, metavar="DIR", help="CTranslate2 Whisper model for the cascade")
-    session = parser.add_argument_group("sessions")
-    session.add_argument("--max-half-open", type=int, metavar="N", help="calls in set-up at once (default 64)")
-    session.add_argument("--idle-limit-s", type=float, metavar="S", help="end a call without audio (default 300)")
-    session.add_argument("--drain-s", type=float, metavar="S", help="let calls go on after SIGTERM (default 5)")
+    _add_model(parser.add_argument_group("model (engine personaplex)"))
+
+
+def _add_other(parser: argparse.ArgumentParser) -> None:
     other = parser.add_argument_group("other")
     other.add_argument("--config", type=Path, metavar="FILE.toml", help="settings file; flags and RTC_* win over it")
     other.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
     other.add_argument("--log-format", choices=("auto", "json", "text"))
+
+
+def _add_model(model: argparse._ArgumentGroup) -> None:
+    model.add_argument("--model", metavar="NAME|DIR", help="repository on the hub, or folder with a checkpoint")
+    model.add_argument("--revision", metavar="R", help="branch, tag or commit of the repository")
+    model.add_argument("--voices", type=Path, metavar="DIR", help="voices of your own: .wav, .safetensors, .pt")
+    model.add_argument("--device", metavar="NAME", help="cuda, cuda:1, cpu (default: the first GPU, else cpu)")
+    model.add_argument("--dtype", choices=("bf16", "f16", "f32"), help="of the weights (default: bf16 on a GPU)")
+    model.add_argument("--weights", choices=("full", "int8"), help="int8: half the memory of the weights")
+    model.add_argument("--kv", choices=("full", "int8"), help="int8: half the memory of a slot")
+    model.add_argument("--max-context", type=int, metavar="N", help="positions of 80 ms that a slot remembers")
+    model.add_argument(
+        "--pin-prompt", action="store_true", default=None, help="keep persona and voice in mind for ever"
+    )
+    model.add_argument("--depformer-steps", type=int, choices=(8, 16), help="default 8; 16 guesses the caller too")
+    model.add_argument("--threads", type=int, metavar="N", help="CPU threads of the model")
+
+
+def _add_offline(parser: argparse.ArgumentParser) -> None:
+    from rtc_server.offline import command
+
+    command.add_arguments(parser)
+    _add_engine(parser)
+    _add_other(parser)
+    parser.set_defaults(run=lambda arguments: command.run_arguments(arguments, _settings(arguments)))
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    from rtc_server import verify_command
+
+    verify_command.add_arguments(parser)
+    parser.set_defaults(run=verify_command.run_arguments)
+
+
+def _add_voices(parser: argparse.ArgumentParser) -> None:
+    from rtc_server import voices_command
+
+    voices_command.add_arguments(parser)
+    parser.set_defaults(run=voices_command.run_arguments)
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:

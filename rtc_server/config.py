@@ -111,6 +111,19 @@ class EngineSettings(_Section):
     asr_model: Path | None = None
     persona: str | None = None
     voice: str | None = None
+    engine_process: Literal["auto", "on", "off"] = "auto"
+    """The engine in a process of its own. auto: where the engine is a model that fills a processor."""
+    model: str | None = None
+    revision: str | None = None
+    device: str | None = None
+    dtype: Literal["bf16", "f16", "f32"] | None = None
+    voices: Path | None = None
+    depformer_steps: Literal[8, 16] = 8
+    max_context: int | None = Field(default=None, ge=32)
+    pin_prompt: bool = False
+    weights: Literal["full", "int8"] = "full"
+    kv: Literal["full", "int8"] = "full"
+    threads: int | None = Field(default=None, ge=1, le=1024)
 
 
 class SessionSettings(_Section):

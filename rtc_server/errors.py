@@ -22,6 +22,7 @@
     │   └── DtlsFailed           the handshake failed or took too long
     ├── EngineError              the engine
     │   ├── EngineUnavailable    it is not running, or has died
+    │   ├── CheckpointError      a model's files are missing, damaged, refused, or not what the engine can run
     │   └── UnknownEngine        no engine of this name
     ├── MissingLibrary           a native library could not be found
     └── ConfigError              a setting is wrong
@@ -142,6 +143,10 @@ class EngineUnavailable(EngineError):
     code = "engine_unavailable"
     http_status = 503
     retry_after_s = 5
+
+
+class CheckpointError(EngineError):
+    code = "checkpoint_error"
 
 
 class UnknownEngine(EngineError):

@@ -30,4 +30,5 @@ TICK_SECONDS = Histogram(
 )
 TICKS_SHED = Counter("engine_ticks_shed_total", "Tick edges that went by because a step overran")
 INPUTS_MISSING = Counter("engine_inputs_missing_total", "Live slots stepped with silence because their frame was late")
+ENGINE_RESTARTS = Counter("engine_restarts_total", "Times that the engine's process was started again")
 SLOTS = Gauge("engine_slots", "Slots of the engine", ["state"])

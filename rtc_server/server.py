@@ -14,9 +14,7 @@ from wsgiref.simple_server import WSGIServer
 import prometheus_client
 from aiohttp import web
 
-from rtc_server.config import EngineSettings, Settings
-from rtc_server.engine.local import LocalEngine
-from rtc_server.engine.registry import AUTO, EngineChoice, EngineOptions, choose, create
+from rtc_server.config import Settings
 from rtc_server.errors import ConfigError
 from rtc_server.http.app import create_app
 from rtc_server.http.auth import Gate
@@ -24,6 +22,7 @@ from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
 from rtc_server.http.tls import ssl_context
+from rtc_server.launch import chosen_engine, make_engine
 from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission, Defaults
 from rtc_server.session.conductor import Conductor
@@ -39,13 +38,6 @@ SHUTDOWN_TIMEOUT_S = 2.0
 """How long requests that are being answered may hold up the end: a client that does not read would do it for ever."""
 
 
-def chosen_engine(settings: EngineSettings) -> EngineChoice:
-    """The engine asked for, or what ``auto`` comes to, and why."""
-    if settings.engine == AUTO:
-        return choose()
-    return EngineChoice(settings.engine, f"Engine {settings.engine}, as asked for.")
-
-
 class Server:
     """One media process: one engine, one media port, one web server.
 
@@ -56,8 +48,7 @@ class Server:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self.choice = chosen_engine(settings.engine)
-        options = EngineOptions(slots=settings.engine.slots, asr_model=settings.engine.asr_model)
-        self.engine = LocalEngine(create(self.choice.name, options))
+        self.engine = make_engine(self.choice.name, settings.engine, settings.log)
         self.pacer = Pacer(clock)
         self.conductor = Conductor(self.engine, self.pacer, clock)
         self.registry = SessionRegistry(self.conductor)

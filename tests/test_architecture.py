@@ -25,7 +25,8 @@ SESSION = {"rtc_server.session", *ENGINE_SEAM}
 TRANSPORT = {"rtc_server.transports.pacer", *SESSION}
 WIRES = {"rtc_server.transports.webrtc", "rtc_server.transports.websocket", "rtc_server.transports.sip"}
 HTTP = {"rtc_server.config", "rtc_server.http", "rtc_server.dialects", *WIRES, *TRANSPORT}
-SERVER = {"rtc_server.server", "rtc_server.check", "rtc_server.engine", *HTTP}
+SERVER = {"rtc_server.server", "rtc_server.check", "rtc_server.launch", "rtc_server.engine", *HTTP}
+COMMANDS = {"rtc_server.bench", "rtc_server.offline", "rtc_server.verify_command", "rtc_server.voices_command"}
 
 # Every area of the package, and what it may import beside itself. A module belongs to the longest name that fits it.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -51,10 +52,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.transports.sip": TRANSPORT | COMMON,
     "rtc_server.dialects": TRANSPORT | COMMON,
     "rtc_server.http": HTTP | COMMON,
+    "rtc_server.launch": {"rtc_server.config", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    "rtc_server.offline": {"rtc_server.config", "rtc_server.launch", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    "rtc_server.verify_command": {"rtc_server.engine.personaplex", *COMMON},
+    "rtc_server.voices_command": {"rtc_server.engine.personaplex", *COMMON},
     "rtc_server.server": SERVER | COMMON,
     "rtc_server.check": SERVER | COMMON,
     "rtc_server.bench": {"rtc_server.config", "rtc_server.engine", *WIRES, *ENGINE_SEAM, *COMMON},
-    "rtc_server.cli": {"rtc_server.bench", *SERVER, *COMMON},
+    "rtc_server.cli": COMMANDS | SERVER | COMMON,
     "rtc_server.__main__": {"rtc_server.cli"},
 }
 
@@ -70,7 +75,8 @@ NOT_IN_MEDIA = {"aiohttp", "aioice", "aiortc", "asyncio", "select", "selectors",
 TOP_LEVEL = {
     *("pyproject.toml", "rtc_server", "static", "tests", "turn", "README.md"),
     *("LICENSE", "NOTICE", "CHANGELOG.md", "SECURITY.md", "Makefile", "requirements", "docs", "deploy"),
-    *(".git", ".gitignore", ".dockerignore", ".ci"),
+    *(".git", ".gitattributes", ".gitignore", ".dockerignore", ".ci"),
+    "PKG-INFO",  # of an unpacked source distribution
 }
 TEXT_FILES = {".py", ".js", ".css", ".html", ".md", ".toml", ".in", ".txt", ".sdp", ".json", ""}
 HOST_PATH = re.compile(r"(?<![\w.:/>])/(?:work|tmp|root|home|Users)/\w")  # our-own-pattern

@@ -51,6 +51,8 @@ class SlotOutput:
     """[1920] at 24 kHz when LIVE, else None."""
     text: str | None = None
     heard: tuple[Heard, ...] = ()
+    prefill: tuple[int, int] = (0, 0)
+    """(done, total) while PREFILL; a total of 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class EngineClient(Protocol):
     async def reserve(self, prompt: SessionPrompt) -> Lease:
         """Take a slot and begin its prefill.
 
-        Raises: EngineFull, EngineDraining, EngineUnavailable, UnknownVoice.
+        Raises: EngineFull, EngineDraining, EngineUnavailable, UnknownVoice, BadRequest for a prompt that the engine
+        cannot take.
         """
 
     async def exchange(

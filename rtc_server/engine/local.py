@@ -57,7 +57,7 @@ class LocalEngine:
         self._started: asyncio.Future[EngineLoop] | None = None
         self._ended = asyncio.Event()
         self._freed = asyncio.Event()
-        self._futures: dict[Exchange, asyncio.Future[TickResult]] = {}
+        self._futures: dict[Exchange, asyncio.Future[None]] = {}
         self._watchdog: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
         self._loop: EngineLoop | None = None
@@ -134,14 +134,17 @@ class LocalEngine:
         """
         loop = self._running_loop()
         exchange = loop.submit(leases, live, seq, pcm)
-        future: asyncio.Future[TickResult] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures[exchange] = future
         self._watch_over_exchanges()
         try:
-            return await future
+            await future
         finally:
             if self._futures.pop(exchange, None) is not None:
                 loop.withdraw(exchange)
+        result = exchange.result_at(time.monotonic())
+        assert result is not None
+        return result
 
     def _watch_over_exchanges(self) -> None:
         """While anybody waits, ask every `deadline_s` whether the engine still lives."""
@@ -229,8 +232,8 @@ class LocalEngine:
             future = self._futures.pop(exchange, None)
             if future is None or future.done():
                 continue
-            if (result := exchange.result_at(time.monotonic())) is not None:
-                future.set_result(result)
+            if exchange.result is not None:
+                future.set_result(None)
             else:
                 future.set_exception(exchange.error or EngineUnavailable("the engine gave no answer"))
 

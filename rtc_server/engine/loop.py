@@ -28,7 +28,14 @@ from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, Ti
 from rtc_server.engine.edges import TickEdges
 from rtc_server.engine.slots import Phase, Slot, SlotTable
 from rtc_server.engine.spare import SpareTime
-from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, SessionPrompt, SupportsShutdown
+from rtc_server.engine.stepper import (
+    FRAME_SAMPLES,
+    FrameStepper,
+    SessionPrompt,
+    SupportsProgress,
+    SupportsPromptCheck,
+    SupportsShutdown,
+)
 from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output
 from rtc_server.errors import EngineDraining, EngineError, EngineUnavailable, UnknownVoice
 from rtc_server.log import get_logger
@@ -81,11 +88,13 @@ class EngineLoop:
     def reserve(self, prompt: SessionPrompt) -> Lease:
         """Take a free slot; the next turn opens it and begins its prefill.
 
-        Raises: UnknownVoice, EngineDraining, EngineUnavailable after `stop`, EngineFull (as SlotsClosing when a slot is
-        about to be free).
+        Raises: UnknownVoice, what the stepper's `check_prompt` raises, EngineDraining, EngineUnavailable after `stop`,
+        EngineFull (as SlotsClosing when a slot is about to be free).
         """
         if prompt.voice is not None and prompt.voice not in self.spec.voices:
             raise UnknownVoice(f"no voice {prompt.voice[:40]!r}", hint=f"the engine has {', '.join(self.spec.voices)}")
+        if isinstance(self._stepper, SupportsPromptCheck):
+            self._stepper.check_prompt(prompt)
         with self._changed:
             self._check_running()
             if self._draining:
@@ -318,7 +327,7 @@ class EngineLoop:
         if slot is None:
             return SlotOutput(SlotStatus.REVOKED)
         if slot.phase is not Phase.LIVE:
-            return SlotOutput(slot.status)
+            return SlotOutput(slot.status, prefill=slot.progress)
         if tick.output is None or tick.pcm is None:
             return SlotOutput(SlotStatus.LIVE, np.zeros(FRAME_SAMPLES, np.int16))
         index = slot.index
@@ -392,9 +401,11 @@ class EngineLoop:
             slot = self._table[index]
             token = slot.token
             self._spare.asked(index)
-        ready, failed = False, False
+        ready, failed, progress = False, False, (0, 0)
         try:
             ready = bool(self._stepper.prefill(index, budget_s))
+            if isinstance(self._stepper, SupportsProgress):
+                progress = self._stepper.progress(index)
         except Exception:
             failed = True
             log.exception("prefill raised", slot=index)
@@ -402,6 +413,7 @@ class EngineLoop:
             self._spare.prefilled(budget_s, self._clock() - began_s)
             if slot.token != token:
                 return
+            slot.progress = progress
             if failed:
                 self._table.fail(slot)
             elif ready:

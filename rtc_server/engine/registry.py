@@ -32,6 +32,26 @@ class EngineOptions:
     """Folder with the recogniser's weights."""
     device: str | None = None
     """Where the model runs, as ``cuda:0`` or ``cpu``; None: the engine's own choice."""
+    model: str | None = None
+    """A folder with a checkpoint, or the name of a repository on the hub; None: the engine's own."""
+    revision: str | None = None
+    """Branch, tag or commit of the repository."""
+    dtype: str | None = None
+    """Type of the weights, as ``bf16``, ``f16`` or ``f32``; None: what suits the device."""
+    voices: Path | None = None
+    """Folder with voices of one's own."""
+    depformer_steps: int = 8
+    """Codebooks that the model predicts: 8 are the agent's; 16 also guess the user's, which nobody uses."""
+    max_context: int | None = None
+    """Positions of 80 ms that a slot remembers, at most; None: what the model was made for."""
+    pin_prompt: bool = False
+    """Keep persona and voice in the window for ever."""
+    weight_bits: int = 16
+    """8: weights as integers, half the memory."""
+    kv_bits: int = 16
+    """8: what a slot remembers as integers, half the memory."""
+    threads: int | None = None
+    """Of the model on a CPU; None: the library's own choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +70,20 @@ class _BuiltIn:
     """Import names without which it cannot run."""
     extra: str = ""
     """The extra of this project that installs them."""
+    auto: str = ""
+    """``module:function`` of (EngineOptions) -> str | None: why `choose` passes over it, though it may be asked for."""
+    report: str = ""
+    """``module:function`` of (EngineOptions) -> str: what there is to say about it without starting it."""
 
 
 _BUILT_INS = {
-    "personaplex": _BuiltIn("rtc_server.engine.personaplex.stepper:PersonaPlexStepper", ("torch",), "personaplex"),
+    "personaplex": _BuiltIn(
+        "rtc_server.engine.personaplex.stepper:PersonaPlexStepper",
+        ("torch", "safetensors", "sentencepiece", "pyloudnorm", "huggingface_hub"),
+        "personaplex",
+        "rtc_server.engine.personaplex.presence:lack",
+        "rtc_server.engine.personaplex.report:report",
+    ),
     "cascade": _BuiltIn(
         "rtc_server.engine.cascade.stepper:CascadeStepper", ("earshot", "hibari", "ctranslate2", "tokenizers"), "demo"
     ),
@@ -67,13 +97,17 @@ def known_engines() -> tuple[str, ...]:
     return (*_BUILT_INS, *sorted(set(_plug_ins()) - set(_BUILT_INS)))
 
 
-def choose() -> EngineChoice:
+def choose(options: EngineOptions | None = None) -> EngineChoice:
     """The best engine that can run here: personaplex, else cascade, else echo."""
     passed_over: list[str] = []
     for name in _AUTO_ORDER:
-        if (lack := _lack(name)) is None:
+        reason = _lack(name)
+        if reason is not None:
+            passed_over.append(f"{reason} ({_remedy(name)})")
+        elif (reason := _unfit(name, options or EngineOptions())) is not None:
+            passed_over.append(reason)
+        else:
             break
-        passed_over.append(f"{lack} ({_remedy(name)})")
     because = f", since {' and '.join(passed_over)}" if passed_over else ""
     return EngineChoice(name, f"Engine {name}{because}.")
 
@@ -87,7 +121,7 @@ def create(name: str, options: EngineOptions) -> Callable[[], FrameStepper]:
     if options.slots < 1:
         raise ConfigError(f"an engine of {options.slots} slots holds no conversation", hint="set --slots to 1 or more")
     if name == AUTO:
-        name = choose().name
+        name = choose(options).name
     target = _target(name)
 
     def build() -> FrameStepper:
@@ -95,6 +129,17 @@ def create(name: str, options: EngineOptions) -> Callable[[], FrameStepper]:
         return constructor(options.slots, options)
 
     return build
+
+
+def report(name: str, options: EngineOptions) -> str | None:
+    """What an engine that is heavy to start says about itself; None: start it to see.
+
+    Raises: what its start would raise for reasons that are known before it.
+    """
+    if name not in _BUILT_INS or not _BUILT_INS[name].report:
+        return None
+    _target(name)
+    return cast(str, _function(_BUILT_INS[name].report)(options))
 
 
 def _target(name: str) -> str:
@@ -133,10 +178,19 @@ def _load(name: str, target: str) -> Callable[[int, EngineOptions], FrameStepper
     return cast(Callable[[int, EngineOptions], FrameStepper], found)
 
 
+def _unfit(name: str, options: EngineOptions) -> str | None:
+    """Why nobody would want this built-in here unasked."""
+    auto = _BUILT_INS[name].auto
+    return cast(str | None, _function(auto)(options)) if auto else None
+
+
+def _function(target: str) -> Callable[[EngineOptions], object]:
+    module, _, name = target.partition(":")
+    return cast(Callable[[EngineOptions], object], getattr(importlib.import_module(module), name))
+
+
 def _lack(name: str) -> str | None:
     """Why this built-in cannot run here, as half a sentence; None if it can."""
-    if not _is_part(name):
-        return f"{name} is not part of this version"
     missing = [package for package in _BUILT_INS[name].packages if not _importable(package)]
     if missing:
         return f"{name} lacks the packages {', '.join(missing)}"
@@ -144,13 +198,7 @@ def _lack(name: str) -> str | None:
 
 
 def _remedy(name: str) -> str:
-    if not _is_part(name):
-        return "it comes with the next release"
     return f"pip install 'rtc-server[{_BUILT_INS[name].extra}]' brings them"
-
-
-def _is_part(name: str) -> bool:
-    return _importable(_BUILT_INS[name].target.partition(":")[0])
 
 
 def _importable(module: str) -> bool:

@@ -72,6 +72,8 @@ class Slot:
     """The frame for the next tick is in."""
     opened: bool = False
     """The stepper may hold something of this slot: a `close` is owed."""
+    progress: tuple[int, int] = (0, 0)
+    """(done, total) of the prefill, as far as the stepper says."""
     unread_text: str = ""
     unread_heard: tuple[Heard, ...] = ()
     """Words of steps that no exchange took part in; the next exchange gets them. Bounded, the oldest go."""
@@ -130,6 +132,7 @@ class SlotTable:
         slot.prompt = prompt
         slot.last_use_s = now
         slot.wants_live = slot.has_frame = False
+        slot.progress = (0, 0)
         slot.take_unread()
         return Lease(self._engine_id, self._incarnation, slot.index, slot.token)
 

@@ -95,6 +95,9 @@ class StepOutput:
     heard: list[tuple[Heard, ...]]
     failed: frozenset[int] = frozenset()
     """Slots that broke. Their neighbours go on."""
+    tokens: NDArray[np.int64] | None = None
+    """[slots, 17] from engines that speak in tokens: the frame that this step emitted (text, 8 codes of the agent, 8 of
+    the user). A row of -1: the slot emitted none yet, since a frame is whole only once its latest row came."""
 
 
 class FrameStepper(Protocol):
@@ -122,3 +125,30 @@ class SupportsShutdown(Protocol):
 
     def shutdown(self) -> None:
         """End them, and wait until they have ended. The last call, on the engine thread, with every slot closed."""
+
+
+@runtime_checkable
+class SupportsDrain(Protocol):
+    """What a stepper that works on threads beside its steps offers, for whoever steps it without a clock."""
+
+    def drain(self, timeout_s: float = 30.0) -> bool:
+        """Wait until that work is done, so that the next step has its results. False when it took longer."""
+
+
+@runtime_checkable
+class SupportsPromptCheck(Protocol):
+    """What a stepper that cannot take every prompt offers, so that a caller is refused before a slot is taken."""
+
+    def check_prompt(self, prompt: SessionPrompt) -> None:
+        """Quick, and called from any thread, also while another method runs: it must not change anything.
+
+        Raises: ClientError (say BadRequest) which names the limit.
+        """
+
+
+@runtime_checkable
+class SupportsProgress(Protocol):
+    """What a stepper whose prefill takes a while offers, so that a caller sees it move."""
+
+    def progress(self, slot: int) -> tuple[int, int]:
+        """(done, total) of a slot in prefill, in whatever unit; a total of 0: not known yet."""

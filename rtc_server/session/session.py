@@ -69,6 +69,8 @@ class Session:
         self._on_closed = on_closed
         self._leg: Leg | None = None
         self._slot = SlotStatus.PREFILL
+        self._prefill = (0, 1)
+        """(done, total), in the engine's unit."""
         self._voice_activity = VoiceActivity()
         self._user_speaks = False
         self._barge_in = BargeInPolicy()
@@ -105,7 +107,8 @@ class Session:
             )
         )
         if self._slot is SlotStatus.PREFILL:
-            self._send(events.SessionPrefill(done=0, total=1))
+            done, total = self._prefill
+            self._send(events.SessionPrefill(done=done, total=total))
 
     def on_message(self, message: str | bytes) -> None:
         """One message of the client. A malformed one is answered with `error`, and the call goes on."""
@@ -166,6 +169,8 @@ class Session:
                 self.close("engine_failed")
             case SlotStatus.REVOKED:
                 self.close("engine_lost")
+            case SlotStatus.PREFILL:
+                self._tell_progress(output.prefill)
             case _:
                 pass
         self._watch(now)
@@ -224,11 +229,20 @@ class Session:
     def _go_live(self, now: float) -> None:
         self._to(State.LIVE)
         self._next_stats_s = now + STATS_EVERY_S
-        self._send(events.SessionPrefill(done=1, total=1))
+        total = self._prefill[1]
+        self._send(events.SessionPrefill(done=total, total=total))
         self._send(events.SessionReady())
         self._response_open = True
         self._send(events.ResponseCreated(response_index=0))
         log.info("session live", session_id=self.id, kind=self.leg.kind, slot=self.lease.slot)
+
+    def _tell_progress(self, prefill: tuple[int, int]) -> None:
+        """At most once a tick; an engine that cannot say how far it is leaves it at 0 of 1."""
+        if prefill[1] == 0 or prefill == self._prefill:
+            return
+        self._prefill = prefill
+        if self.state is State.PREFILL:
+            self._send(events.SessionPrefill(*prefill))
 
     def _deliver_frame(self, now: float, user_pcm: FloatFrame, output: SlotOutput) -> None:
         frame, self.frames = self.frames, self.frames + 1

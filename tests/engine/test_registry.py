@@ -8,6 +8,7 @@ import pytest
 
 from rtc_server.engine import registry
 from rtc_server.engine.echo import EchoStepper
+from rtc_server.engine.personaplex import presence
 from rtc_server.engine.registry import EngineChoice, EngineOptions, choose, create, known_engines
 from rtc_server.errors import ConfigError, UnknownEngine
 
@@ -15,9 +16,6 @@ from rtc_server.errors import ConfigError, UnknownEngine
 def _without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     """Everything can be imported, except these."""
     monkeypatch.setattr(registry, "_importable", lambda module: module not in modules)
-
-
-PERSONAPLEX = "rtc_server.engine.personaplex.stepper"
 
 
 def test_echo_by_its_name() -> None:
@@ -86,9 +84,11 @@ def test_slots_must_hold_a_conversation() -> None:
         create("echo", EngineOptions(slots=0))
 
 
-def test_personaplex_says_that_it_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    _without(monkeypatch, PERSONAPLEX)
-    with pytest.raises(ConfigError, match="comes with the next release"):
+def test_personaplex_without_its_packages_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "torch")
+    with pytest.raises(
+        ConfigError, match=r"personaplex lacks the packages torch; pip install 'rtc-server\[personaplex"
+    ):
         create("personaplex", EngineOptions())
 
 
@@ -98,20 +98,39 @@ def test_cascade_without_its_packages_says_how_to_get_them(monkeypatch: pytest.M
         create("cascade", EngineOptions())
 
 
-def test_auto_prefers_personaplex(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_prefers_personaplex_where_there_is_a_gpu_and_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch)
+    monkeypatch.setattr(presence, "nvidia_gpus", lambda: 1)
+    monkeypatch.setattr(presence, "is_downloaded", lambda repository: True)
     assert choose() == EngineChoice("personaplex", "Engine personaplex.")
 
 
 def test_auto_falls_back_to_cascade_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    _without(monkeypatch, PERSONAPLEX)
+    _without(monkeypatch, "torch")
     choice = choose()
     assert choice.name == "cascade"
-    assert "personaplex is not part of this version" in choice.reason
+    assert "personaplex lacks the packages torch" in choice.reason
+
+
+def test_auto_starts_no_model_of_seven_billion_parameters_on_a_laptop(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch)
+    monkeypatch.setattr(presence, "nvidia_gpus", lambda: 0)
+    assert "personaplex wants an NVIDIA GPU" in choose().reason
+
+
+def test_auto_downloads_nothing_unasked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _without(monkeypatch)
+    monkeypatch.setattr(presence, "nvidia_gpus", lambda: 1)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert "is not on this machine" in choose().reason
+    snapshot = tmp_path / "models--nvidia--personaplex-7b-v1" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").touch()
+    assert choose().name == "personaplex"
 
 
 def test_auto_falls_back_to_echo_and_says_what_brings_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    _without(monkeypatch, PERSONAPLEX, "hibari")
+    _without(monkeypatch, "torch", "hibari")
     choice = choose()
     assert choice.name == "echo"
     assert "cascade lacks the packages hibari (pip install 'rtc-server[demo]' brings them)" in choice.reason

@@ -94,6 +94,7 @@ class FakeEngine:
     """Sample value of the agent's frames."""
     text: str | None = None
     heard: tuple[Heard, ...] = ()
+    prefill: tuple[int, int] = (0, 0)
     status: SlotStatus | None = None
     draining: bool = False
     ready: bool = True
@@ -127,7 +128,7 @@ class FakeEngine:
         if self.status is not None:
             return SlotOutput(self.status)
         if not self.ready_slots:
-            return SlotOutput(SlotStatus.PREFILL)
+            return SlotOutput(SlotStatus.PREFILL, prefill=self.prefill)
         if not live:
             return SlotOutput(SlotStatus.FROZEN)
         return SlotOutput(SlotStatus.LIVE, np.full(FRAME_SAMPLES, self.agent, np.int16), self.text, self.heard)

@@ -46,6 +46,18 @@ async def test_session_waits_for_its_prefill(house: House) -> None:
     assert session.state is State.LIVE
 
 
+async def test_the_caller_sees_the_prefill_move(house: House) -> None:
+    house.engine.ready_slots = False
+    _, leg = await house.call()
+    for done in (0, 40, 40, 90):
+        house.engine.prefill = (done, 120)
+        await house.tick()
+    house.engine.ready_slots = True
+    await house.tick(2)
+    told = [(event.done, event.total) for event in leg.events if isinstance(event, events.SessionPrefill)]
+    assert told == [(0, 1), (0, 120), (40, 120), (90, 120), (120, 120)]
+
+
 async def test_slot_is_kept_while_the_peer_connects(house: House) -> None:
     session, leg = await house.call(connected=False)
     await house.tick(3)

@@ -1,0 +1,92 @@
+"""Attention over a ring cache, for one call of many rows and for many positions of one row.
+
+A plan holds what the layers of a call share: which ring rows are written, how queries and keys are rotated, and what
+each query sees. No tensor is read back to the host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from rtc_server.engine.personaplex.rotary import rotate
+
+if TYPE_CHECKING:
+    from rtc_server.engine.personaplex.kvcache import KvRing
+
+
+class StepPlan:
+    """Each row of the call takes `steps` positions; see `KvRing.step_plan`."""
+
+    def __init__(self, ring: KvRing, steps: int, keys: int, active: Tensor, rows: slice, *, full: bool) -> None:
+        self._store, self._rows, self._keys = ring.store, rows, min(keys, ring.capacity)
+        pinned = ring.pinned[rows, None]
+        around = ring.capacity - pinned
+        query = ring.length[rows, None] + ring.slots[:steps]  # [n, T]
+        slot = pinned + torch.remainder(query - pinned, around)
+        written = torch.where(active[:, None], slot, ring.capacity)
+        self._index = (ring.lines[rows] + written[..., None, None]).flatten()  # [n * T * 2 * H]
+        self._rotation = ring.rotary.at(query)[:, :, None, None]
+        self._mask: Tensor | None = None
+        if full and steps == 1:
+            return
+        slots = ring.slots[: self._keys]
+        seen = (slots <= query[:, -1:])[:, None]  # [n, 1, keys]: a ring fills from its first row on
+        if steps > 1:
+            age = torch.remainder(slot[:, -1:] - slots, around)[:, None]  # 0: the newest position
+            steps_after = steps - 1 - ring.slots[:steps, None]  # [T, 1]
+            seen = seen & ((age >= steps_after) | (slots < pinned)[:, None])
+        self._mask = additive(seen, ring.dtype)
+
+    def attend(self, layer: int, qkv: Tensor) -> Tensor:
+        """qkv [n, T, 3, H, D], rotated in place -> [n, T, H * D]. Keys and values are written before they are read."""
+        rotate(qkv[:, :, :2], self._rotation)
+        self._store.write(layer, self._index, qkv[:, :, 1:])
+        key, value = self._store.read(layer, self._rows, self._keys)
+        mixed = scaled_dot_product_attention(qkv[:, :, 0].transpose(1, 2), key, value, self._mask)
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class PrefillPlan:
+    """One row takes many positions in one pass, and each sees what it would have seen one call at a time.
+
+    So a query's window ends at itself, not at the end of the pass, and the keys come from what the ring held before and
+    from the pass itself: the ring can only keep the newest of them.
+    """
+
+    def __init__(self, ring: KvRing, row: int, start: int, steps: int) -> None:
+        window = ring.capacity
+        self._store, self._row = ring.store, slice(row, row + 1)
+        query = torch.arange(start, start + steps, device=ring.length.device)
+        self._rotation = ring.rotary.at(query)[None, :, None, None]
+        self._held = min(start, window)
+        self._kept = min(steps, window)
+        written = torch.remainder(query[-self._kept :], window)
+        self._index = (ring.lines[row] + written[:, None, None]).flatten()  # [kept * 2 * H]
+        self._causal = start == 0 and steps <= window
+        self._mask: Tensor | None = None
+        if not self._causal:
+            held = start - 1 - torch.remainder(start - 1 - ring.slots[: self._held], window)
+            key = torch.cat([held, query])
+            age = query[:, None] - key
+            self._mask = additive(((age >= 0) & (age < window))[None], ring.dtype)
+
+    def attend(self, layer: int, qkv: Tensor) -> Tensor:
+        """qkv [1, T, 3, H, D], rotated in place -> [1, T, H * D]."""
+        rotate(qkv[:, :, :2], self._rotation)
+        key, value = self._store.rounded(qkv[:, :, 1:]).transpose(1, 3).unbind(2)  # [1, H, T, D] each
+        if self._held:
+            held = self._store.read(layer, self._row, self._held)
+            key, value = torch.cat([held[0], key], 2), torch.cat([held[1], value], 2)
+        query = qkv[:, :, 0].transpose(1, 2)
+        mixed = scaled_dot_product_attention(query, key, value, self._mask, is_causal=self._causal)
+        self._store.write(layer, self._index, qkv[0, -self._kept :, 1:])
+        return mixed.transpose(1, 2).flatten(2)
+
+
+def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """seen [n, T, keys] bool -> [n, 1, T, keys], 0 or -inf: cheaper than flags that each layer converts anew."""
+    return torch.zeros(seen.shape, device=seen.device, dtype=dtype).masked_fill_(~seen, float("-inf"))[:, None]

@@ -1,0 +1,96 @@
+"""Files in, files out: several pairs in as many slots of one engine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rtc_server.engine.stepper import FrameSpec, FrameStepper, SessionPrompt, SupportsPromptCheck, SupportsShutdown
+from rtc_server.errors import BadRequest, ConfigError, RtcServerError, UnknownVoice
+from rtc_server.offline.results import Results
+from rtc_server.offline.stream import Failure, frames_of, stream
+from rtc_server.offline.wav import read_wav
+
+Progress = Callable[[int, int], None]
+"""(frames done, frames in all)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A recording of the user, and where the agent's side of it goes."""
+
+    source: Path
+    target: Path
+    prompt: SessionPrompt = field(default_factory=SessionPrompt)
+
+
+def run(
+    build: Callable[[], FrameStepper],
+    pairs: Sequence[Pair],
+    text: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Failure]:
+    """Returns what broke. Files appear as `Results` says; when this raises, none does.
+
+    Raises: ConfigError for files that cannot be used, before the engine is built, and for too few slots; UnknownVoice
+    and BadRequest for a prompt that the engine does not take; RtcServerError on a full disk; what `build` raises.
+    """
+    check_paths(pairs, text)
+    recordings = [read_wav(pair.source) for pair in pairs]
+    prompts = [pair.prompt for pair in pairs]
+    with contextlib.ExitStack() as stack:
+        results = stack.enter_context(Results([pair.target for pair in pairs], recordings, text))
+        stepper = build()
+        if isinstance(stepper, SupportsShutdown):
+            stack.callback(stepper.shutdown)
+        check_prompts(stepper, prompts)
+        done, total = 0, sum(map(frames_of, recordings))
+        failures: list[Failure] = []
+        try:
+            for event in stream(stepper, recordings, prompts):
+                results.add(event)
+                if isinstance(event, Failure):
+                    failures.append(event)
+                    done += frames_of(recordings[event.pair]) - event.frame
+                else:
+                    done += 1
+                if progress is not None:
+                    progress(done, total)
+            results.keep()
+        except OSError as error:
+            raise RtcServerError(f"cannot write the results: {error.strerror}", hint="is the disk full?") from None
+    return failures
+
+
+def check_paths(pairs: Sequence[Pair], text: Path | None) -> None:
+    """Raises: ConfigError for an output that is named twice, or is an input as well."""
+    inputs = {pair.source.resolve() for pair in pairs}
+    outputs: set[Path] = set()
+    for target in [*(pair.target for pair in pairs), *([text] if text is not None else [])]:
+        place = target.resolve()
+        if place in inputs:
+            raise ConfigError(f"{target} is an input and an output", hint="write to another file")
+        if place in outputs:
+            raise ConfigError(f"{target} is written twice", hint="give each output a name of its own")
+        outputs.add(place)
+
+
+def check_prompts(stepper: FrameStepper, prompts: Sequence[SessionPrompt]) -> None:
+    """Raises: ConfigError for too few slots, UnknownVoice, BadRequest or what else the engine has against a prompt."""
+    if len(prompts) > stepper.slots:
+        raise ConfigError(f"{len(prompts)} pairs do not fit {stepper.slots} slots", hint="raise --slots")
+    for prompt in prompts:
+        _check_prompt(stepper.spec, prompt)
+        if isinstance(stepper, SupportsPromptCheck):
+            stepper.check_prompt(prompt)
+
+
+def _check_prompt(spec: FrameSpec, prompt: SessionPrompt) -> None:
+    if prompt.voice is not None and prompt.voice not in spec.voices:
+        known = ", ".join(spec.voices)
+        raise UnknownVoice(f"voice {prompt.voice[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
+    if prompt.persona is not None and len(prompt.persona) > spec.max_persona_chars:
+        limit = f"at most {spec.max_persona_chars} are possible"
+        raise BadRequest(f"persona has {len(prompt.persona)} characters", hint=limit)

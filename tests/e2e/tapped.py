@@ -1,0 +1,47 @@
+"""The real engine with an ear at its door: what came in and what came out is written down, conversation by conversation.
+
+As ``--engine tests.e2e.tapped:TappedPersonaPlex``, with TAP_FOLDER saying where to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtc_server.engine.personaplex.stepper import PersonaPlexStepper
+from rtc_server.engine.registry import EngineOptions
+from rtc_server.engine.stepper import FloatFrames, SessionPrompt, StepOutput
+from rtc_server.media.pcm import to_int16
+
+
+class TappedPersonaPlex(PersonaPlexStepper):
+    """Gives each conversation a seed that is known afterwards. Files: N.json the prompt, N.pcm int16, N.jsonl tokens."""
+
+    def __init__(self, slots: int, options: EngineOptions) -> None:
+        super().__init__(slots, options)
+        self._folder = Path(os.environ["TAP_FOLDER"])
+        self._opened = 0
+        self._number: dict[int, int] = {}
+
+    def open(self, slot: int, prompt: SessionPrompt) -> None:
+        number, self._opened = self._opened, self._opened + 1
+        self._number[slot] = number
+        seeded = dataclasses.replace(prompt, seed=1000 + number)
+        (self._folder / f"{number}.json").write_text(json.dumps(dataclasses.asdict(seeded)))
+        super().open(slot, seeded)
+
+    def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
+        output = super().step(pcm, live)
+        assert output.tokens is not None
+        for slot in np.flatnonzero(live).tolist():
+            number = self._number[slot]
+            with (self._folder / f"{number}.pcm").open("ab") as heard:
+                heard.write(to_int16(pcm[slot]).tobytes())
+            with (self._folder / f"{number}.jsonl").open("a") as said:
+                said.write(json.dumps(output.tokens[slot].tolist()) + "\n")
+        return output
