@@ -3,16 +3,6 @@
 Neither its kernel launches, nor a stall, nor its hold of the interpreter lock can delay a packet of ours. When the
 process dies, or is not ready for too long, its slots are gone: requests that wait raise EngineUnavailable at once, and
 another process takes its place. An old lease is unknown there, since every start has an incarnation of its own.
-
-::
-
-    remote        reserve, exchange, release; starts the process again   <- what the server sees
-    incarnation   one life of the process: requests and answers, watch
-    child         the process itself: launch, last words, end
-    link          messages over the socket
-    messages      what is said; telemetry: the process's metrics
-    wire          frames
-    worker        the other side of all that
 """
 
 from __future__ import annotations
@@ -29,12 +19,12 @@ from numpy.typing import NDArray
 
 from rtc_server import metrics
 from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
-from rtc_server.engine.incarnation import Incarnation
 from rtc_server.engine.local import LOST_AFTER_S
-from rtc_server.engine.messages import Drain, Exchange, Launch, Leased, Release, Reserve, Ticked
+from rtc_server.engine.process.incarnation import Incarnation
+from rtc_server.engine.process.messages import Drain, Exchange, Launch, Leased, Release, Reserve, Ticked
+from rtc_server.engine.process.wire import WireError, pack_pcm
 from rtc_server.engine.registry import EngineOptions, create
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, SessionPrompt
-from rtc_server.engine.wire import WireError, pack_pcm
 from rtc_server.errors import BadRequest, ConfigError, EngineUnavailable, RtcServerError
 from rtc_server.log import get_logger
 

@@ -30,7 +30,7 @@ from tests.engine.personaplex.tiny import tiny_checkpoint
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180, method="signal")]
 
 TALK_S = 4.0
-CALLERS = (("ALTO", "hi"), ("BASS", ""))
+CALLERS = (("ALTO", "hi"), ("BASS", "the"))
 """Voice and persona of each."""
 
 
@@ -62,7 +62,7 @@ async def test_two_callers_hold_a_call_and_its_sound_replays_to_the_same_tokens(
 
     for number, (voice, persona) in enumerate(CALLERS):
         prompt = json.loads((tap / f"{number}.json").read_text())
-        assert (prompt["voice"], prompt["persona"] or "") == (voice, persona)
+        assert (prompt["voice"], prompt["persona"]) == (voice, persona)
         live = [json.loads(line) for line in (tap / f"{number}.jsonl").read_text().splitlines()]
         assert len(live) > TALK_S / 0.080 * 0.8
         assert len({tuple(frame[9:]) for frame in live}) > 10, "the caller's voice did not reach the engine"
@@ -78,7 +78,7 @@ def _replay(checkpoint: Path, tap: Path, number: int, prompt: dict[str, Any]) ->
     command = [sys.executable, "-m", "rtc_server", "offline", f"{number}.wav", f"{number}.out.wav"]
     command += ["--text", f"{number}.out.jsonl", "--engine", "personaplex", "--model", str(checkpoint)]
     command += ["--device", "cpu", "--threads", "1", "--seed", str(prompt["seed"])]
-    command += ["--voice", prompt["voice"], "--persona", prompt["persona"] or ""]
+    command += ["--voice", prompt["voice"], "--persona", prompt["persona"]]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=tap, env=environment, check=True, timeout=120)
     assert (tap / f"{number}.out.wav").stat().st_size == len(sound) + 44

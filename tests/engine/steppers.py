@@ -31,6 +31,8 @@ class Command(enum.IntEnum):
     HANG = 30003
     RAISE = 30004
     DIE = 30005
+    WRITE_GARBAGE = 30006
+    """To the socket of the process."""
 
 
 class Obedient(EchoStepper):
@@ -73,6 +75,8 @@ class Obedient(EchoStepper):
                     time.sleep(60)
                 case Command.RAISE:
                     raise RuntimeError("told to raise")
+                case Command.WRITE_GARBAGE:
+                    os.write(int(sys.argv[sys.argv.index("--fd") + 1]), b"\xff" * 64)
                 case Command.DIE:
                     os.kill(os.getpid(), signal.SIGKILL)
         return output

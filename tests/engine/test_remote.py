@@ -128,6 +128,15 @@ async def test_a_step_that_kills_the_process_ends_only_its_calls() -> None:
         assert (await _exchange(engine, await _go_live(engine), value=9)).outputs[0].status is SlotStatus.LIVE
 
 
+async def test_a_process_that_writes_garbage_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    async with _running() as engine:
+        lease, pid = await _go_live(engine), _pid(engine)
+        with pytest.raises(EngineUnavailable, match="has died"):
+            await _exchange(engine, lease, value=Command.WRITE_GARBAGE)
+        await _until_replaced(engine, pid)
+        assert "Traceback" not in caplog.text
+
+
 async def test_a_process_that_is_terminated_from_outside_is_replaced() -> None:
     async with _running() as engine:
         pid = _pid(engine)

@@ -6,13 +6,13 @@ each query sees. No tensor is read back to the host.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from rtc_server.engine.personaplex.rotary import rotate
+from rtc_server.engine.personaplex.rotary import pairs_of, rotate
 
 if TYPE_CHECKING:
     from rtc_server.engine.personaplex.kvcache import KvRing
@@ -27,9 +27,11 @@ class StepPlan:
         around = ring.capacity - pinned
         query = ring.length[rows, None] + ring.slots[:steps]  # [n, T]
         slot = pinned + torch.remainder(query - pinned, around)
-        written = torch.where(active[:, None], slot, ring.capacity)
-        self._index = (ring.lines[rows] + written[..., None, None]).flatten()  # [n * T * 2 * H]
+        # Queries are written too, where nobody reads: so all that a layer computes is the source, as it lies.
+        written = torch.where(active[:, None, None, None] & ring.is_kept, slot[..., None, None], ring.capacity)
+        self._index = (ring.lines[rows] + written).flatten()  # [n * T * 3 * H]
         self._rotation = ring.rotary.at(query)[:, :, None, None]
+        self._views: StepViews | None = None
         self._mask: Tensor | None = None
         if full and steps == 1:
             return
@@ -42,12 +44,35 @@ class StepPlan:
         self._mask = additive(seen, ring.dtype)
 
     def attend(self, layer: int, qkv: Tensor) -> Tensor:
-        """qkv [n, T, 3, H, D], rotated in place -> [n, T, H * D]. Keys and values are written before they are read."""
-        rotate(qkv[:, :, :2], self._rotation)
-        self._store.write(layer, self._index, qkv[:, :, 1:])
+        """qkv [n, T, 3, H, D], rotated in place -> [n, T, H * D]. Keys and values are written before they are read.
+
+        It is quickest if the layers of a call take turns in the same qkv: its views are then made once.
+        """
+        if self._views is None or self._views.whole is not qkv:
+            self._views = StepViews.of(qkv)
+        views = self._views
+        rotate(views.turning, self._rotation)
+        self._store.write(layer, self._index, views.lines)
         key, value = self._store.read(layer, self._rows, self._keys)
-        mixed = scaled_dot_product_attention(qkv[:, :, 0].transpose(1, 2), key, value, self._mask)
+        mixed = scaled_dot_product_attention(views.query, key, value, self._mask)
         return mixed.transpose(1, 2).flatten(2)
+
+
+class StepViews(NamedTuple):
+    """Of one qkv [n, T, 3, H, D]."""
+
+    whole: Tensor
+    turning: Tensor
+    """Pairs of queries and keys."""
+    lines: Tensor
+    """[n * T * 3 * H, D]."""
+    query: Tensor
+    """[n, H, T, D]."""
+
+    @classmethod
+    def of(cls, qkv: Tensor) -> StepViews:
+        lines = qkv.view(-1, qkv.shape[-1])
+        return cls(qkv, pairs_of(qkv[:, :, :2]), lines, qkv[:, :, 0].transpose(1, 2))
 
 
 class PrefillPlan:
@@ -65,7 +90,7 @@ class PrefillPlan:
         self._held = min(start, window)
         self._kept = min(steps, window)
         written = torch.remainder(query[-self._kept :], window)
-        self._index = (ring.lines[row] + written[:, None, None]).flatten()  # [kept * 2 * H]
+        self._index = (ring.lines[row, :, 1:] + written[:, None, None]).flatten()  # [kept * 2 * H]
         self._causal = start == 0 and steps <= window
         self._mask: Tensor | None = None
         if not self._causal:
@@ -76,14 +101,14 @@ class PrefillPlan:
 
     def attend(self, layer: int, qkv: Tensor) -> Tensor:
         """qkv [1, T, 3, H, D], rotated in place -> [1, T, H * D]."""
-        rotate(qkv[:, :, :2], self._rotation)
+        rotate(pairs_of(qkv[:, :, :2]), self._rotation)
         key, value = self._store.rounded(qkv[:, :, 1:]).transpose(1, 3).unbind(2)  # [1, H, T, D] each
         if self._held:
             held = self._store.read(layer, self._row, self._held)
             key, value = torch.cat([held[0], key], 2), torch.cat([held[1], value], 2)
         query = qkv[:, :, 0].transpose(1, 2)
         mixed = scaled_dot_product_attention(query, key, value, self._mask, is_causal=self._causal)
-        self._store.write(layer, self._index, qkv[0, -self._kept :, 1:])
+        self._store.write(layer, self._index, qkv[0, -self._kept :, 1:].reshape(-1, qkv.shape[-1]))
         return mixed.transpose(1, 2).flatten(2)
 
 

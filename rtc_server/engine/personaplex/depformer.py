@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding, scaled_dot_product_attention
 
 from rtc_server.engine.personaplex.config import LmConfig
-from rtc_server.engine.personaplex.layers import Block, RmsNorm
+from rtc_server.engine.personaplex.layers import Block, Gate, RmsNorm
 from rtc_server.engine.personaplex.matrix import Matrix, activation_dtype
 from rtc_server.engine.personaplex.weights import Weights
 
@@ -22,13 +22,23 @@ Chooser = Callable[[int, Tensor], Tensor]
 
 
 class Cell(NamedTuple):
-    """Where one layer of one step writes its keys and values, and which ones it reads."""
+    """Where one layer of one step writes its queries, keys and values, and those that it reads."""
 
-    written: Tensor
-    """[n, 2, heads, D]."""
+    qkv: Tensor
+    """[n, 3 dim]."""
+    query: Tensor
+    """[n, heads, 1, D]."""
     keys: Tensor
     """[n, heads, steps so far, D]."""
     values: Tensor
+
+
+class Memory(NamedTuple):
+    """What a call of n rows works in. Kept for each n: making a view takes as long as a small product."""
+
+    cells: list[list[Cell]]
+    """[step][layer]."""
+    gate: Gate
 
 
 class Depformer:
@@ -48,10 +58,11 @@ class Depformer:
         self._blocks = [list(blocks) for blocks in zip(*layers, strict=True)]  # [step][layer]
         device = self._text_table.device
         self._dtype = activation_dtype(device, self._text_table.dtype)
-        shape = (len(layers), 2, rows, self._heads, steps, self._head_dim)
-        self._kv = torch.zeros(shape, device=device, dtype=self._dtype)
-        self._cells: dict[int, list[list[Cell]]] = {}
-        self.bytes_per_row = self._kv.nbytes // rows
+        shape = (len(layers), rows, steps, 3, self._heads, self._head_dim)
+        self._qkv = torch.zeros(shape, device=device, dtype=self._dtype)
+        self._gate = torch.zeros(rows, 2 * config.depformer_gating, device=device, dtype=self._dtype)
+        self._memories: dict[int, Memory] = {}
+        self.bytes_per_row = (self._qkv.nbytes + self._gate.nbytes) // rows
         matrices = [self._from_hidden, *self._heads_out, *(block for blocks in self._blocks for block in blocks)]
         tables = [self._text_table, *self._code_tables]
         self.nbytes = sum(matrix.nbytes for matrix in matrices) + sum(table.nbytes for table in tables)
@@ -72,41 +83,41 @@ class Depformer:
         """
         starts = self._from_hidden(hidden).view(-1, self.steps, self._dim).unbind(1)
         targets, givens = target.unbind(1), given.unbind(1)
-        cells = self._cells_of(len(hidden))
-        before = embedding(text, self._text_table).to(self._dtype)
+        memory = self._memory(len(hidden))
+        before = self._embed(text, self._text_table)
         codes, sampled, kept = [], [], []
         for step in range(self.steps):
             x = starts[step] + before
-            for block, cell in zip(self._blocks[step], cells[step], strict=True):
-                x = block.close(self._attend(block.qkv(x), cell), x)
+            for block, cell in zip(self._blocks[step], memory.cells[step], strict=True):
+                block.open(x, cell.qkv)
+                mixed = scaled_dot_product_attention(cell.query, cell.keys, cell.values)
+                x = block.close(mixed.reshape(-1, self._dim), x, memory.gate)
             logits = self._heads_out[step](x)
             sampled.append(choose(step, logits))
             codes.append(torch.where(givens[step], targets[step], sampled[step]))
             if step + 1 < self.steps:
-                before = embedding(codes[step], self._code_tables[step]).to(self._dtype)
+                before = self._embed(codes[step], self._code_tables[step])
             if keep_logits:
                 kept.append(logits)
         return torch.stack(codes, 1), torch.stack(sampled, 1), torch.stack(kept, 1) if keep_logits else None
 
-    def _attend(self, qkv: Tensor, cell: Cell) -> Tensor:
-        """qkv [n, 3 dim] -> [n, dim]."""
-        qkv = qkv.view(-1, 3, self._heads, self._head_dim)
-        cell.written.copy_(qkv[:, 1:])
-        mixed = scaled_dot_product_attention(qkv[:, 0, :, None], cell.keys, cell.values)
-        return mixed.view(-1, self._dim)
+    def _embed(self, tokens: Tensor, table: Tensor) -> Tensor:
+        """[n] -> [n, dim]."""
+        found = embedding(tokens, table)
+        return found if found.dtype == self._dtype else found.to(self._dtype)
 
-    def _cells_of(self, n: int) -> list[list[Cell]]:
-        """[step][layer] for the first n rows. Kept: making a view takes as long as a small product."""
-        if n not in self._cells:
-            self._cells[n] = [
-                [self._cell(layer, step, n) for layer in range(len(self._kv))] for step in range(self.steps)
-            ]
-        return self._cells[n]
+    def _memory(self, n: int) -> Memory:
+        if n not in self._memories:
+            layers = range(len(self._qkv))
+            cells = [[self._cell(layer, step, n) for layer in layers] for step in range(self.steps)]
+            self._memories[n] = Memory(cells, Gate.over(self._gate[:n]))
+        return self._memories[n]
 
     def _cell(self, layer: int, step: int, n: int) -> Cell:
         oldest = 1 if step == self._blind_step else 0
-        keys, values = self._kv[layer, :, :n, :, oldest : step + 1].unbind(0)
-        return Cell(self._kv[layer, :, :n, :, step].transpose(0, 1), keys, values)
+        rows = self._qkv[layer, :n]  # [n, steps, 3, heads, D]
+        query, keys, values = rows[:, oldest : step + 1].permute(2, 0, 3, 1, 4).unbind(0)
+        return Cell(rows[:, step].view(n, -1), query[:, :, -1:], keys, values)
 
 
 def _layer(weights: Weights, config: LmConfig, layer: int, steps: int, rows: int, bits: int) -> list[Block]:

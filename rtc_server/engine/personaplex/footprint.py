@@ -43,17 +43,18 @@ def ring_bytes(config: LmConfig | MimiConfig, *, item_bytes: int, bits: int = 16
     ring_rows = config.context if config.drop_oldest else config.context + 1
     pairs = 2 * config.heads * ring_rows
     head_dim = config.dim // config.heads
-    index = 2 * (config.heads + 1) * INT_BYTES
+    index = (3 * config.heads + 2) * INT_BYTES
     if bits == 8:
         return config.layers * pairs * (head_dim + FLOAT_BYTES) + pairs * head_dim * item_bytes + index
     return config.layers * pairs * head_dim * item_bytes + index
 
 
 def lm_row_bytes(config: LmConfig, *, steps: int, activation_bytes: int) -> int:
-    """Of one row beside its ring: the depformer's keys and values, noise and settings of sampling, tokens."""
-    depformer = 2 * config.depformer_layers * config.depformer_dim * steps * activation_bytes
+    """Of one row beside its ring: queries, keys and values of the depformer, and what lies between the matrices of its
+    feed-forward layers; noise and settings of sampling; tokens."""
+    depformer = 3 * config.depformer_layers * config.depformer_dim * steps + 2 * config.depformer_gating
     sampling = 2 * (1 + steps) * RACE_NUMBERS * FLOAT_BYTES
-    return depformer + sampling + (TOKEN_ROWS + 1) * INT_BYTES
+    return depformer * activation_bytes + sampling + (TOKEN_ROWS + 1) * INT_BYTES
 
 
 def mimi_weights_bytes(config: MimiConfig) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rtc_server.engine.personaplex.attention import PrefillPlan, StepPlan
 from rtc_server.engine.personaplex.kvstore import FloatKv, Int8Kv, KvStore
-from rtc_server.engine.personaplex.rotary import Rotary, rotate
+from rtc_server.engine.personaplex.rotary import Rotary, pairs_of, rotate
 
 REPIN_POSITIONS = 16
 """Pinned keys move in steps of so many positions: each costs a pass over the keys of the prompt."""
@@ -60,8 +60,10 @@ class KvRing:
         self.pinned = torch.zeros(rows, dtype=torch.int64, device=device)
         self.rotary = Rotary(head_dim, max_period, device)
         self.slots = torch.arange(self.capacity, device=device)
-        lines = torch.arange(2 * rows * heads, device=device).view(2, rows, 1, heads) * ring_rows
-        self.lines = lines.permute(1, 2, 0, 3).contiguous()  # [rows, 1, 2, H]: where each line of ring rows begins
+        lines = torch.arange(2 * rows * heads, device=device).view(2, rows, heads).transpose(0, 1) * ring_rows
+        # [rows, 1, 3, H]: where a head's ring rows begin, for queries (see `StepPlan`), keys and values.
+        self.lines = torch.cat([lines[:, :1], lines], 1)[:, None]
+        self.is_kept = torch.tensor([False, True, True], device=device)[:, None]
         state_bytes = self.store.nbytes + self.length.nbytes + self.pinned.nbytes + self.lines.nbytes
         self.bytes_per_row = state_bytes // rows
         self._prompts: list[Tensor | None] = [None] * rows
@@ -170,7 +172,7 @@ class KvRing:
         rotation = self.rotary.at(torch.full((), shift, device=self.length.device))
         for layer in range(self.layers):
             keys = self.store.keys_of(prompt, layer)
-            rotate(keys, rotation)
+            rotate(pairs_of(keys), rotation)
             self.store.put_keys(layer, row, keys)
         self._shifts[row] = shift
         return True

@@ -20,12 +20,13 @@ Shape = tuple[int, int, int, int, int, int]
 
 
 class KvStore(Protocol):
-    """Ring rows of one head are adjacent; `index` counts ring rows of one layer over [2, rows, heads, ring rows]."""
+    """Ring rows of one head are adjacent; `index` counts ring rows of one layer over [2, rows, heads, ring rows]. What
+    is written to the one beyond the last that can be read may come in any number and order."""
 
     nbytes: int
 
     def write(self, layer: int, index: Tensor, kv: Tensor) -> None:
-        """kv [..., D] in the order of index [N]."""
+        """kv [N, D] in the order of index [N]."""
 
     def read(self, layer: int, rows: slice, keys: int) -> tuple[Tensor, Tensor]:
         """Keys and values [n, heads, keys, D] of the first ring rows; valid until the next `read`."""
@@ -59,7 +60,7 @@ class FloatKv:
         self.nbytes = self._all.nbytes
 
     def write(self, layer: int, index: Tensor, kv: Tensor) -> None:
-        self._flat[layer].index_copy_(0, index, kv.reshape(-1, kv.shape[-1]))
+        self._flat[layer].index_copy_(0, index, kv)
 
     def read(self, layer: int, rows: slice, keys: int) -> tuple[Tensor, Tensor]:
         key, value = self._layers[layer][:, rows, :, :keys].unbind(0)
@@ -100,7 +101,7 @@ class Int8Kv:
         self.nbytes = self._all.nbytes + self._scales.nbytes + self._scratch.nbytes
 
     def write(self, layer: int, index: Tensor, kv: Tensor) -> None:
-        numbers, scales = quantize(kv.reshape(-1, self._dim))
+        numbers, scales = quantize(kv)
         self._flat[layer].index_copy_(0, index, numbers)
         self._flat_scales[layer].index_copy_(0, index, scales)
 

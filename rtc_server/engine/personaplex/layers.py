@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
@@ -47,6 +49,19 @@ class RmsNorm:
         return x / length.hypot_(self._shortest)
 
 
+class Gate(NamedTuple):
+    """Memory for what lies between the two matrices of a feed-forward layer; all layers of a call take turns in it."""
+
+    both: Tensor
+    """[n, 2 hidden]."""
+    a: Tensor
+    b: Tensor
+
+    @classmethod
+    def over(cls, both: Tensor) -> Gate:
+        return cls(both, *both.chunk(2, -1))
+
+
 class Block:
     """x += out(attention(qkv(norm1 x))); x += gate_out(silu(a) * b), [a; b] = gate_in(norm2 x).
 
@@ -72,12 +87,12 @@ class Block:
         self._gate_out = Matrix(gate_out, rows, bits=bits)
         self.nbytes = sum(matrix.nbytes for matrix in (self._qkv, self._out, self._gate_in, self._gate_out))
 
-    def qkv(self, x: Tensor) -> Tensor:
-        """x [n, dim] -> queries, keys and values [n, 3 dim]."""
-        return self._qkv(self._norm1(x))
+    def open(self, x: Tensor, qkv: Tensor) -> None:
+        """x [n, dim] -> queries, keys and values, written to qkv [n, 3 dim]."""
+        self._qkv(self._norm1(x), qkv)
 
-    def close(self, mixed: Tensor, x: Tensor) -> Tensor:
+    def close(self, mixed: Tensor, x: Tensor, gate: Gate) -> Tensor:
         """What attention made of them [n, dim], and x again -> the block's result [n, dim]."""
         x = self._out.add(mixed, x)
-        a, b = self._gate_in(self._norm2(x)).chunk(2, -1)
-        return self._gate_out.add(silu(a).mul_(b), x)
+        self._gate_in(self._norm2(x), gate.both)
+        return self._gate_out.add(silu(gate.a, inplace=True).mul_(gate.b), x)

@@ -108,7 +108,7 @@ class LanguageModel:
         plan = self.kv.step_plan(1, keys, active, full=full)
         hidden = self._temporal.hidden(self._temporal.embed(call.now), plan, n)
         self.kv.advance(1, active)
-        valid = active & (self.tokens.offset[:n] > 0)
+        valid = active & (self.tokens.offset[:n] >= self.tokens.first)
         text_logits = self._temporal.text_logits(hidden)
         race = self.sampler.race(slice(0, n), mode)
         chosen, text, codes, code_logits = self._choose(hidden, text_logits, call, race, keep_logits)
@@ -145,7 +145,7 @@ class LanguageModel:
         """
         self.sampler.draw((row,))
         tokens = tokens[None]
-        call = CallTokens(tokens, tokens, tokens >= 0)
+        call = CallTokens(tokens[:, None], tokens, tokens, tokens >= 0)
         race = self.sampler.race(slice(row, row + 1))
         chosen, *_ = self._choose(hidden, self._temporal.text_logits(hidden), call, race, False)
         self.tokens.load(row, offset, torch.cat([chosen, tokens[:, AGENT_ROWS.stop :]], 1)[0])

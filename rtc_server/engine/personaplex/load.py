@@ -95,6 +95,7 @@ def plan_for(
         kv_bits=options.kv_bits,
         max_context=options.max_context,
         device_type=device.type,
+        pin_prompt=options.pin_prompt,
     )
 
 

@@ -9,16 +9,16 @@ What was measured (one core of a Sapphire Rapids Xeon; ms for all products of a 
 ====================  ======  ======  ======  ======
 float32               1 row   2 rows  4 rows  8 rows
 ====================  ======  ======  ======  ======
-as stored, [out, in]    20.7    21.9    35.9    47.1
-transposed, [in, out]   16.8    26.2    32.9    44.1
-packed by oneDNN        24.0    26.5    30.6    35.0
+as stored, [out, in]    18.9    22.0    34.1    47.5
+transposed, [in, out]   16.3    24.8    28.2    41.9
+packed by oneDNN        26.7    28.0    31.2    39.9
 bfloat16, as stored     21.5    24.2    22.9    22.1
 bfloat16, packed        14.6    16.6    15.6    14.3
 int8                     8.7    11.1    15.2    29.2
 ====================  ======  ======  ======  ======
 
 - float32 on a CPU lies transposed: best for one row, and one row must stay cheap however many the engine has room for.
-  Only a very large matrix gains enough from packing at four rows (8.8 -> 5.9 ms) to pay for what it loses at one.
+  Only a very large matrix gains enough from packing at four rows (6.9 -> 5.7 ms) to pay for what it loses at one.
 - Where every call has several rows, as in the codec with its two steps a frame, packing pays from four rows on; at two
   or three the weight stays as it is. From about 64 rows on all forms are equal.
 - 16-bit weights on a CPU are packed; without oneDNN they stay as they are.
@@ -42,6 +42,8 @@ VERY_LARGE = 2**23
 INT8_MAX = 127
 INT8_ROWS = 16
 """Up to here a product reads the int8 weight directly; more rows share one conversion of it."""
+INT8_WIDTH = 32
+"""torch reads over the end of int8 weights [out, in] whose `in` is not a multiple of its vectors."""
 
 
 class Form(Enum):
@@ -95,9 +97,9 @@ class Matrix:
         self._product = Int8Product(weight) if bits == 8 else _full_product(weight, form_of(weight, rows, fewest))
         self.nbytes = self._product.nbytes
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """[n, in] -> [n, out]."""
-        return self._product(x)
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """[n, in] -> [n, out]; written to `out` if there is one, which may be a view of something larger."""
+        return self._product(x, out)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """residual [n, out] + W x."""
@@ -109,7 +111,7 @@ class Product(Protocol):
 
     nbytes: int
 
-    def __call__(self, x: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor: ...
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor: ...
 
@@ -125,8 +127,8 @@ class PlainProduct:
         self._weight = weight.t().contiguous() if form is Form.TRANSPOSED else weight.contiguous().t()
         self.nbytes: int = weight.nbytes
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.mm(x, self._weight)
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.mm(x, self._weight, out=out)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return torch.addmm(residual, x, self._weight)
@@ -139,9 +141,9 @@ class PackedProduct:
         self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), PACKING_ROWS)
         self.nbytes: int = weight.nbytes
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
-        return y
+        return y if out is None else out.copy_(y)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self._weight, None, "add")
@@ -155,8 +157,9 @@ class RoundedProduct:
         self._product, self._dtype = product, weight.dtype
         self.nbytes = product.nbytes
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._product(x.to(self._dtype)).float()
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        y = self._product(x.to(self._dtype))
+        return y.float() if out is None else out.copy_(y)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return residual + self._product(x.to(self._dtype))
@@ -177,14 +180,17 @@ class Int8Product:
         self._scale = (weight.abs().amax(1) / INT8_MAX).clamp(min=torch.finfo(torch.float32).tiny).to(self._dtype)
         numbers = (weight / self._scale[:, None]).round_().clamp_(-INT8_MAX, INT8_MAX)
         self._weight = numbers.to(torch.int8)
+        self._is_direct = weight.device.type == "cpu" and weight.shape[1] % INT8_WIDTH == 0
         self.nbytes: int = self._weight.nbytes + self._scale.nbytes
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         rounded = x.to(self._dtype)
-        if x.device.type == "cpu" and len(x) <= INT8_ROWS:
-            return torch._weight_int8pack_mm(rounded, self._weight, self._scale).to(x.dtype)
-        weight = self._weight * self._scale[:, None]  # not the result: float16 could not hold it unscaled
-        return torch.mm(rounded, weight.t()).to(x.dtype)
+        if self._is_direct and len(x) <= INT8_ROWS:
+            y = torch._weight_int8pack_mm(rounded, self._weight, self._scale)
+        else:
+            weight = self._weight * self._scale[:, None]  # not the result: float16 could not hold it unscaled
+            y = torch.mm(rounded, weight.t())
+        return y.to(x.dtype) if out is None else out.copy_(y)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         return residual + self(x)

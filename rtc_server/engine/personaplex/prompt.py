@@ -28,7 +28,6 @@ from torch import Tensor
 from rtc_server.engine.personaplex.config import (
     AGENT_ROWS,
     CODEBOOKS,
-    DELAYS,
     TEXT_ROW,
     TOKEN_ROWS,
     USER_ROWS,
@@ -105,11 +104,11 @@ def align(config: LmConfig, calls: Tensor, first: int = 0, carry: Tensor | None 
         calls: int64, complete: every row of every call.
         carry: [17], the rows at position `first` that the call before gave; only the delayed ones are read.
 
-    A row is FREE where neither says what it holds. At positions 0..delay it holds its initial token whatever was
-    given, so that the first call of a conversation is swallowed.
+    No delay is longer than one call. A row is FREE where neither says what it holds. At positions 0..delay it holds its
+    initial token whatever was given, so that the first call of a conversation is swallowed.
     """
     unknown = torch.full((1, TOKEN_ROWS), FREE)
-    delays = torch.tensor(DELAYS)
+    delays = torch.tensor(config.delays)
     at_once = torch.cat([calls, unknown])
     one_later = torch.cat([unknown if carry is None else carry[None], calls])
     rows = torch.where(delays == 0, at_once, one_later)

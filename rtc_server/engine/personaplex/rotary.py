@@ -26,10 +26,16 @@ class Rotary:
         return torch.polar(self._one.expand_as(angle), angle).to(torch.complex64)
 
 
-def rotate(x: Tensor, rotation: Tensor) -> None:
-    """Rotate x [..., D] in place, in float32 whatever its type; rotation [..., D / 2] is broadcast over it."""
+def pairs_of(x: Tensor) -> Tensor:
+    """A view of x [..., D] for `rotate`: complex [..., D / 2] of float32. There are no complex numbers of 2 x 16 bits
+    that could be multiplied, so of those [..., D / 2, 2]."""
     pairs = x.view(*x.shape[:-1], -1, 2)
-    if x.dtype == torch.float32:
-        torch.view_as_complex(pairs).mul_(rotation)
-    else:  # there are no complex numbers of 2 x 16 bits that could be multiplied
+    return torch.view_as_complex(pairs) if x.dtype == torch.float32 else pairs
+
+
+def rotate(pairs: Tensor, rotation: Tensor) -> None:
+    """Rotate what `pairs_of` gave, in place and in float32; rotation complex [..., D / 2] is broadcast over it."""
+    if pairs.is_complex():
+        pairs.mul_(rotation)
+    else:
         pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(rotation)))

@@ -25,7 +25,7 @@ GREEDY = Sampling(audio_temperature=0.0, text_temperature=0.0)
 class Mode:
     """What the rows of a call want, known on the host: paths that nobody takes are left out.
 
-    A captured graph is made for one mode and serves every narrower one. The default serves all rows.
+    A captured graph is made for one mode and serves every other that this one `covers`. The default covers all.
     """
 
     text_k: int = MAX_TOP_K
@@ -35,8 +35,19 @@ class Mode:
     """Some row takes the likeliest."""
     greedy_codes: bool = True
 
+    def covers(self, other: Mode) -> bool:
+        """Rows that want `other` may be called in this mode; the tokens are the same."""
+        return (
+            self.text_k >= other.text_k
+            and self.code_k >= other.code_k
+            and self.greedy_text >= other.greedy_text
+            and self.greedy_codes >= other.greedy_codes
+        )
+
 
 ANY_MODE = Mode()
+USUAL_MODE = Mode(TEXT_TOP_K, AUDIO_TOP_K, greedy_text=False, greedy_codes=False)
+"""Of rows that keep the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +82,12 @@ class Sampler:
     generator and whatever its settings are: what a row gets never depends on the others.
 
     Attributes:
-        noise: [rows, (1 + steps) * MAX_TOP_K] uniform in [0, 1); -log of it is Exp(1). The first number of each race is
-            the likeliest token's.
+        noise: [rows, (1 + steps) * MAX_TOP_K] float32, Exp(1). The first number of each race is the likeliest token's.
     """
 
     def __init__(self, rows: int, steps: int, device: torch.device | str) -> None:
         width = (1 + steps) * MAX_TOP_K
-        self.noise = torch.full((rows, width), 0.5, device=device)
+        self.noise = torch.ones(rows, width, device=device)
         self._handicap = torch.zeros(rows, width, device=device)  # -inf beyond a row's top-k
         self._warmth = torch.ones(rows, 2, device=device)  # 1 / temperature of text, codes
         self._greedy = torch.zeros(rows, 2, dtype=torch.bool, device=device)
@@ -115,7 +125,7 @@ class Sampler:
         """New noise for these rows, once before each of their calls. Not capturable: it is what a graph reads."""
         for row in rows:
             if self._settings[row].samples:
-                self.noise[row].uniform_(generator=self._generators[row])
+                draw_exponential(self.noise[row], self._generators[row])
 
     def mode(self, rows: Iterable[int]) -> Mode:
         """The narrowest that serves these rows."""
@@ -126,7 +136,7 @@ class Sampler:
 
     def race(self, rows: slice, mode: Mode = ANY_MODE) -> Race:
         """The choices of one call of some rows; `mode` must serve them. Capturable."""
-        start = self._handicap[rows] - exponential(self.noise[rows]).log_()
+        start = self._handicap[rows] - self.noise[rows].log()
         return Race(start, self._warmth[rows], self._greedy[rows], mode)
 
 
@@ -153,9 +163,12 @@ class Race:
         return torch.where(self._greedy[column], logits.argmax(-1), sampled) if greedy else sampled
 
 
-def exponential(uniform: Tensor) -> Tensor:
-    """Numbers in [0, 1) -> Exp(1), never 0. Ten times faster on a CPU than drawing them as such."""
-    return uniform.log().neg_()
+def draw_exponential(out: Tensor, generator: Generator) -> None:
+    """Fill `out` with Exp(1) numbers, none of them 0."""
+    if out.is_cuda:
+        out.exponential_(generator=generator)
+    else:  # ten times faster on a CPU; the uniform numbers are below 1
+        out.uniform_(generator=generator).log_().neg_()
 
 
 def choose(logits: Tensor, warmth: Tensor, start: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from rtc_server.engine.personaplex.config import TOKEN_ROWS, LmConfig
-from rtc_server.engine.personaplex.layers import Block, RmsNorm
+from rtc_server.engine.personaplex.layers import Block, Gate, RmsNorm
 from rtc_server.engine.personaplex.matrix import Matrix, activation_dtype
 from rtc_server.engine.personaplex.weights import Weights
 
@@ -25,7 +25,7 @@ class Temporal:
     """Activations are [n, dim] for n positions, of one row or of many: the plan knows whose they are."""
 
     def __init__(self, weights: Weights, config: LmConfig, *, rows: int, bits: int = 16) -> None:
-        self._heads = config.heads
+        self._heads, self._gating = config.heads, config.gating
         self._table, self._first = _tables(weights, config)
         self._blocks = [_block(weights, f"transformer.layers.{i}", rows, bits) for i in range(config.layers)]
         self._out_norm = RmsNorm(weights.take("out_norm.alpha"))
@@ -41,10 +41,13 @@ class Temporal:
 
     def hidden(self, x: Tensor, plan: AttentionPlan, rows: int) -> Tensor:
         """x [rows * T, dim], T positions of each row -> hidden states [rows * T, dim]."""
-        head_dim = x.shape[-1] // self._heads
+        count, dim = x.shape
+        qkv = x.new_empty(count, 3 * dim)
+        by_head = qkv.view(rows, -1, 3, self._heads, dim // self._heads)
+        gate = Gate.over(x.new_empty(count, 2 * self._gating))
         for layer, block in enumerate(self._blocks):
-            qkv = block.qkv(x).view(rows, -1, 3, self._heads, head_dim)
-            x = block.close(plan.attend(layer, qkv).flatten(0, 1), x)
+            block.open(x, qkv)
+            x = block.close(plan.attend(layer, by_head).reshape(count, dim), x, gate)
         return self._out_norm.whole(x)
 
     def text_logits(self, hidden: Tensor) -> Tensor:

@@ -46,6 +46,23 @@ def test_int8_stays_within_a_few_hundredths(dtype: torch.dtype, n: int) -> None:
     assert (product(x) - expected).square().mean().sqrt() < 0.012 * expected.square().mean().sqrt()
 
 
+@pytest.mark.parametrize("dtype", FULL)
+@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("fewest", [1, 8])
+def test_a_product_is_written_into_a_part_of_something_larger(dtype: torch.dtype, bits: int, fewest: int) -> None:
+    product, x = Matrix(weight(dtype), 8, fewest=fewest, bits=bits), random(8, IN)
+    memory = torch.zeros(8, 3, OUT)
+    product(x, memory[:, 1])
+    assert torch.equal(memory[:, 1], product(x))
+    assert not memory[:, 0].any() and not memory[:, 2].any()
+
+
+@pytest.mark.parametrize("into", [88, 44, 7])
+def test_int8_of_any_width_is_a_product_too(into: int) -> None:
+    w, x = random(OUT, into, seed=1), random(3, into)
+    assert error(Matrix(w.clone(), 3, bits=8)(x), x @ w.t()) < 0.03
+
+
 def test_int8_is_as_fine_for_a_small_output_as_for_a_large_one() -> None:
     w, x = weight(), random(4, IN)
     w[3] *= 1e-6

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from rtc_server.engine.personaplex.sampling import (
     ANY_MODE,
     GREEDY,
     MAX_TOP_K,
+    USUAL_MODE,
     Mode,
     Sampler,
     choose,
@@ -163,6 +166,10 @@ def test_a_mode_says_what_the_rows_of_a_call_want() -> None:
     assert sampler.mode([1]) == Mode(1, MAX_TOP_K, greedy_text=False, greedy_codes=False)
     assert sampler.mode([1, 2]) == Mode(25, MAX_TOP_K, greedy_text=False, greedy_codes=True)
     assert sampler.mode([0, 1, 2]) == Mode(25, MAX_TOP_K, greedy_text=True, greedy_codes=True)
+    assert ANY_MODE.covers(sampler.mode([0, 1, 2]))
+    assert not USUAL_MODE.covers(sampler.mode([0]))
+    sampler.set(1, Sampling(audio_top_k=20), 1)
+    assert USUAL_MODE.covers(sampler.mode([1])) and not sampler.mode([1]).covers(USUAL_MODE)
 
 
 def test_the_narrowest_mode_chooses_what_the_widest_does() -> None:
@@ -186,6 +193,6 @@ def test_a_card_smaller_than_the_top_k_is_no_trouble() -> None:
 
 def test_noise_at_either_end_of_its_range_draws_a_token_all_the_same() -> None:
     sampler = Sampler(2, STEPS, "cpu")
-    sampler.noise[0], sampler.noise[1] = 0.0, 1 - 2**-24
+    sampler.noise[0], sampler.noise[1] = math.inf, 2**-24
     codes = sampler.race(slice(0, 2)).code(0, torch.randn(2, 2048, generator=torch.Generator().manual_seed(0)))
     assert ((codes >= 0) & (codes < 2048)).all()

@@ -314,7 +314,7 @@ def test_moshi_takes_no_prompt_and_begins_with_a_silent_frame(tmp_path: Path) ->
 
 def test_text_comes_as_words_and_never_as_control_tokens(make: Make) -> None:
     stepper = make(1)
-    opened(stepper, 0, prompt(seed=2))
+    opened(stepper, 0, prompt(seed=3))
     words = [step(stepper, {0: frame}).text[0] for frame in frames(9, 80)]
     said = "".join(word or "" for word in words)
     assert said

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from torch import Tensor
 
@@ -67,10 +70,62 @@ def test_what_the_model_reads_is_what_the_reference_reads() -> None:
         forced = forced_speech(tensors["forced_text"][None, number], tensors["forced_agent_codes"][None, :, number])
         call = tokens.call(tensors["user_codes"][None, :, number], forced)
         assert torch.equal(call.now, tensors["forced.input_tokens"][:, number])
-        given = tensors["forced.target_provided"][0, number].bool() & (LATE | (torch.tensor(number) < 0))
+        # The reference, a call later, has been given the next call's text and first codes as well.
+        given = tensors["forced.target_provided"][0, number].bool() & LATE
         assert torch.equal(call.given[0], given)
         assert torch.equal(call.target[0, given], tensors["forced.target_tokens"][0, number, given])
         tokens.finish(call, torch.where(given[None, :9], call.target[:, :9], 77), ON)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_for_any_delays_frames_and_inputs_are_the_reference_s_of_the_next_call(seed: int) -> None:
+    """The reference's rules written out, with a dictionary of positions for its ring; a made-up model. The first calls
+    are given, all or in part."""
+    generator = torch.Generator().manual_seed(seed)
+    most = 1 + seed % 3
+    delays = torch.randint(most + 1, (TOKEN_ROWS,), generator=generator)
+    delays[0], delays[1], delays[2] = 0, 0, most
+    config = replace(TINY_LM, delays=tuple(delays.tolist()))
+    tokens = TokenRows(1, config, "cpu")
+    tokens.reset(0)
+    cells: dict[tuple[int, int], int] = {}
+    given: set[tuple[int, int]] = set()
+    frames: list[Tensor | None] = []
+    inputs: list[Tensor] = []
+    calls, masks = torch.randint(200, (30, TOKEN_ROWS), generator=generator), []
+    for t in range(30):
+        mask = torch.rand(TOKEN_ROWS, generator=generator) < (1.0 if t < 5 else 0.5 if t < 12 else 0.0)
+        mask[USER_ROWS] = True
+        masks.append(mask)
+        for row, delay in enumerate(delays.tolist()):
+            if mask[row]:
+                cells[t + delay, row] = int(calls[t, row])
+                given.add((t + delay, row))
+            if t <= delay:
+                cells[t, row] = int(INITIAL[row])
+                given.add((t, row))
+        if t == 0:
+            continue
+        inputs.append(torch.tensor([cells[t - 1, row] for row in range(TOKEN_ROWS)]))
+        for row in range(TOKEN_ROWS):
+            if (t, row) not in given:
+                cells[t, row] = sampled_at(t, row)
+        places = [(t - most + int(delays[row]), row) for row in range(TOKEN_ROWS)]
+        frames.append(torch.tensor([cells[place] for place in places]) if t > most else None)
+    for number in range(29):
+        forced = Forced(calls[None, number], masks[number][None])
+        call = tokens.call(calls[None, number, USER_ROWS], forced)
+        assert torch.equal(call.now[0], inputs[number])
+        wanted = torch.tensor([[sampled_at(number + 1, row) for row in range(9)]])
+        assert number >= tokens.first or frames[number] is None
+        frame = tokens.finish(call, torch.where(call.given[:, :9], call.target[:, :9], wanted), ON)
+        want = frames[number]
+        if number >= tokens.first:
+            assert want is not None and torch.equal(frame[0], want)
+
+
+def sampled_at(position: int, row: int) -> int:
+    return (7 * position + 13 * row) % 200
 
 
 def test_given_text_and_first_code_replace_what_the_call_before_sampled() -> None:
@@ -102,17 +157,17 @@ def test_inactive_rows_keep_their_tokens_and_their_number() -> None:
     tokens = rows_of(3)
     for number in range(5):
         active = torch.tensor([True, number < 2, number % 2 == 0])
-        before = tokens.current.clone(), tokens.offset.clone()
+        before = tokens.window.clone(), tokens.offset.clone()
         tokens.finish(tokens.call(user_codes(number, 3)), chosen(number, 3), active)
-        assert torch.equal(tokens.current[~active], before[0][~active])
+        assert torch.equal(tokens.window[~active], before[0][~active])
         assert torch.equal(tokens.offset, before[1] + active)
 
 
 def test_only_the_first_rows_are_touched_by_a_smaller_call() -> None:
     tokens = rows_of(3)
-    before = tokens.current[2].clone()
+    before = tokens.window[2].clone()
     tokens.finish(tokens.call(user_codes(0, 2)), chosen(0, 2), torch.ones(2, dtype=torch.bool))
-    assert torch.equal(tokens.current[2], before)
+    assert torch.equal(tokens.window[2], before)
     assert tokens.offset.tolist() == [1, 1, 0]
 
 

@@ -289,11 +289,39 @@ def test_a_part_that_raises_is_a_miss_and_hides_no_other(tmp_path: Path) -> None
     assert any(group.name == "sampling text: tokens" and group.ok for group in found.groups)
 
 
-def test_other_delays_are_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"delays": [0, 0, 1]}, "not those of 17 token rows"),
+        ({"n_q": 32}, "n_q 32; this engine runs 16"),
+        ({"gating": "gelu"}, "this engine runs 'silu'"),
+    ],
+)
+def test_a_model_that_this_engine_cannot_be_is_a_miss_that_says_why(
+    settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     folder = folder_of(tmp_path, "moshi", "sampling")
-    edit_readme(folder, lambda readme: readme["configs"]["mk"].update(delays=[0] * 17))
+    edit_readme(folder, lambda readme: readme["configs"]["mk"].update(settings))
     (group,) = verify(folder, device="cpu").missed
-    assert group.name == "moshi" and "this engine's are" in group.problems[0]
+    assert group.name == "moshi" and message in group.problems[0]
+
+
+def test_other_delays_are_taken_from_the_folder(tmp_path: Path) -> None:
+    """The traces are of the usual ones, so that they do not fit."""
+    folder = folder_of(tmp_path, "moshi", "lm", "lm_batch", "session")
+
+    def change(readme: dict[str, Any]) -> None:
+        for name in ("lm", "slm", "mk"):
+            readme["configs"][name]["delays"][4] = 2
+
+    edit_readme(folder, change)
+    found = verify(folder, device="cpu")
+    assert {"lm greedy: tokens", "lm_batch, given calls: tokens", "moshi: tokens"} <= {
+        group.name for group in found.missed
+    }
+    skipped = {group.name: group.skipped for group in found.groups if group.skipped}
+    for name in ("openings", "lm_batch, prefill", "session"):
+        assert "delays of at most one call" in skipped[name]
 
 
 # ---- folders that cannot be used -------------------------------------------------------------------------------------

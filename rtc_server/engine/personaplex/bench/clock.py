@@ -64,7 +64,7 @@ class GpuClock:
 
     def time(self, call: Callable[[], object]) -> Sample:
         torch.cuda.synchronize()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
         call()
         end.record()

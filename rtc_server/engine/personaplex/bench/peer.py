@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rtc_server.engine.personaplex.bench.clock import Sample
-from rtc_server.engine.personaplex.config import DELAYS, LmConfig
+from rtc_server.engine.personaplex.config import LmConfig
 from rtc_server.errors import ConfigError
 
 SCRIPT = Path(__file__).with_name("moshi_peer.py")
@@ -21,9 +21,12 @@ class Peer:
     Raises: ConfigError when the interpreter cannot run it, or does not have the package.
     """
 
-    def __init__(self, interpreter: Path, settings: dict[str, Any]) -> None:
-        """`settings`: of `language_settings` or `codec_settings`."""
+    def __init__(
+        self, interpreter: Path, model: dict[str, object], slots: int, threads: int | None, device: str
+    ) -> None:
+        """`model`: of `language_settings`; empty for the codec, which has one size."""
         self._interpreter = interpreter
+        settings = {"slots": slots, "threads": threads, "device": device, "model": model}
         try:
             self._process = subprocess.Popen(
                 [str(interpreter), str(SCRIPT), json.dumps(settings)],
@@ -83,33 +86,22 @@ class Peer:
         self._process.stdout.close()
 
 
-def language_settings(config: LmConfig, *, steps: int, slots: int, threads: int | None, device: str) -> dict[str, Any]:
-    """Feed-forward widths are told by the nominal width, of which a gated layer has two thirds."""
+def language_settings(config: LmConfig, steps: int) -> dict[str, object]:
+    """Feed-forward layers are told by the nominal width, of which a gated one has two thirds."""
     return {
-        "part": "lm",
-        "slots": slots,
-        "threads": threads,
-        "device": device,
-        "model": {
-            "dim": config.dim,
-            "num_heads": config.heads,
-            "num_layers": config.layers,
-            "hidden_scale": 1.5 * config.gating / config.dim,
-            "card": config.card,
-            "text_card": config.text_card,
-            "context": config.context,
-            "n_q": len(DELAYS) - 1,
-            "dep_q": steps,
-            "delays": list(DELAYS),
-            "depformer_dim": config.depformer_dim,
-            "depformer_dim_feedforward": 3 * config.depformer_gating // 2,
-            "depformer_num_heads": config.depformer_heads,
-            "depformer_num_layers": config.depformer_layers,
-            "max_period": config.max_period,
-        },
+        "dim": config.dim,
+        "num_heads": config.heads,
+        "num_layers": config.layers,
+        "hidden_scale": 1.5 * config.gating / config.dim,
+        "card": config.card,
+        "text_card": config.text_card,
+        "context": config.context,
+        "n_q": len(config.delays) - 1,
+        "dep_q": steps,
+        "delays": list(config.delays),
+        "depformer_dim": config.depformer_dim,
+        "depformer_dim_feedforward": 3 * config.depformer_gating // 2,
+        "depformer_num_heads": config.depformer_heads,
+        "depformer_num_layers": config.depformer_layers,
+        "max_period": config.max_period,
     }
-
-
-def codec_settings(*, slots: int, threads: int | None, device: str) -> dict[str, Any]:
-    """The codec has one size."""
-    return {"part": "mimi", "slots": slots, "threads": threads, "device": device}

@@ -166,7 +166,5 @@ def _weight(product: Product, device: torch.device, dtype: torch.dtype) -> Tenso
     return weight.uniform_(-1, 1).mul_(product.into**-0.5)
 
 
-def _inputs(
-    products: Sequence[Product], n: int, device: torch.device, dtype: torch.dtype
-) -> dict[Product, Tensor]:
+def _inputs(products: Sequence[Product], n: int, device: torch.device, dtype: torch.dtype) -> dict[Product, Tensor]:
     return {product: torch.randn(n * product.steps, product.into, device=device).to(dtype) for product in products}

@@ -63,6 +63,8 @@ class EngineBench:
     """Calls of each subject in a run."""
     peer: Path | None = None
     """An interpreter that has the reference implementation."""
+    buffer_bytes: int | None = None
+    """Read to measure the memory's bandwidth; None: several times the largest cache."""
 
     def __post_init__(self) -> None:
         check(self.preset in PRESETS, f"--preset {self.preset!r} is none of {', '.join(PRESETS)}")
@@ -72,7 +74,9 @@ class EngineBench:
             check(1 <= slots <= MAX_SLOTS, f"--slots {slots} must be 1..{MAX_SLOTS}")
         least = min(self.slots, default=0)
         check(least > 0, "--slots needs a number")
-        check(self.live is None or 1 <= self.live <= least, f"--live {self.live} must be 1..{least}, the slots there are")
+        check(
+            self.live is None or 1 <= self.live <= least, f"--live {self.live} must be 1..{least}, the slots there are"
+        )
         for fill in self.fill:
             check(1 <= fill <= 100_000, f"--fill {fill} must be 1..100000")
         check(self.threads is None or self.threads >= 1, f"--threads {self.threads} must be 1 or more")

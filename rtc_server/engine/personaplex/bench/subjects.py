@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -46,11 +46,15 @@ class Timed:
 
 
 class TimedProducts:
-    """Bare products, as a subject."""
+    """Products one after the other, as a subject."""
 
-    def __init__(self, products: Callable[[], None], clock: Clock, device: torch.device) -> None:
+    def __init__(self, products: Sequence[Callable[[], None]], clock: Clock, device: torch.device) -> None:
+        def call() -> None:
+            for product in products:
+                product()
+
         self._clock = clock
-        self._call = captured(products) if device.type == "cuda" else products
+        self._call = captured(call) if device.type == "cuda" else call
 
     def sample(self) -> Sample:
         return self._clock.time(self._call)
@@ -119,7 +123,9 @@ class CodecPart:
 class WholePart:
     """What the server calls: codec, language model, codec."""
 
-    def __init__(self, language: LanguagePart, codec: CodecPart, *, slots: int, live: int, device: torch.device) -> None:
+    def __init__(
+        self, language: LanguagePart, codec: CodecPart, *, slots: int, live: int, device: torch.device
+    ) -> None:
         self._language = language
         self._tick = Tick(language.lm, codec.mimi, rows=slots, device=device)
         self._tick.active[:live] = True
@@ -136,7 +142,7 @@ class WholePart:
 
 def captured(call: Callable[[], object]) -> Callable[[], object]:
     """The call as one graph: on a GPU its launches would take longer than its work."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         call()

@@ -9,10 +9,7 @@ from torch import Tensor
 
 from rtc_server.engine.personaplex.config import MimiConfig
 from rtc_server.engine.personaplex.mimi import seanet
-from rtc_server.engine.personaplex.mimi.convolution import (
-    DepthwiseUpsampling,
-    ReplicatingConvolution,
-)
+from rtc_server.engine.personaplex.mimi.convolution import DepthwiseUpsampling, ReplicatingConvolution
 from rtc_server.engine.personaplex.mimi.quantizer import Quantizer
 from rtc_server.engine.personaplex.mimi.state import Batch, RowState
 from rtc_server.engine.personaplex.mimi.transformer import Transformer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -11,9 +11,6 @@ from rtc_server.engine.personaplex.mimi.convolution import Convolution, convolut
 from rtc_server.engine.personaplex.mimi.state import Batch, RowState
 from rtc_server.engine.personaplex.weights import Weights
 from rtc_server.engine.stepper import FRAME_SAMPLES
-
-Stage = Callable[[Tensor, Batch], Tensor]
-"""Part of a network: x [n, steps, channels] and the rows of the call -> [n, other steps, other channels]."""
 
 
 class Residual:

@@ -12,7 +12,7 @@ from rtc_server.engine.personaplex.config import CODEBOOKS
 from rtc_server.engine.personaplex.verify.compare import HIDDEN_LIMIT, TEXT_LOGITS_LIMIT, Comparison
 from rtc_server.engine.personaplex.verify.folder import README, GoldenFolder, Models, Tensors
 from rtc_server.engine.personaplex.verify.language import WEIGHTS, Trace, compare_frame
-from rtc_server.engine.personaplex.verify.openings import chunk_sizes
+from rtc_server.engine.personaplex.verify.openings import chunk_sizes, no_openings
 from rtc_server.engine.personaplex.verify.rows import GreedyRows, call_of
 from rtc_server.errors import ConfigError
 
@@ -34,7 +34,11 @@ def check(folder: GoldenFolder, models: Models, compare: Comparison) -> None:
     golden = folder.tensors(FILES[0])
     schedule = _schedule(folder)
     rows = GreedyRows(models.lm(WEIGHTS, config, rows=1 + max(int(s["row"]) for s in schedule)), models.device)
-    for style in ("given calls", "prefill"):
+    styles = ["given calls", "prefill"]
+    if why := no_openings(config):
+        styles.pop()
+        compare.report.skip("lm_batch, prefill", why)
+    for style in styles:
         conversations = [_conversation(golden, index, session) for index, session in enumerate(schedule)]
         for tick in range(max(one.start + len(one.trace) for one in conversations)):
             _tick(tick, conversations, rows, compare, f"lm_batch, {style}", prefill=style == "prefill")

@@ -15,17 +15,20 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rtc_server.engine.personaplex.checkpoint import Checkpoint
-from rtc_server.engine.personaplex.config import DELAYS, LmConfig, MimiConfig, ModelConfig
+from rtc_server.engine.personaplex.config import TOKEN_ROWS, LmConfig, MimiConfig, ModelConfig
 from rtc_server.engine.personaplex.depformer import Depformer
 from rtc_server.engine.personaplex.files import lm_weights, mimi_weights
 from rtc_server.engine.personaplex.lm import LanguageModel
 from rtc_server.engine.personaplex.mimi.codec import Mimi
+from rtc_server.engine.personaplex.settings import FIXED
 from rtc_server.errors import ConfigError
 
 README = "README.json"
 MAX_README_BYTES = 50_000_000
 MIMI_WEIGHTS = "mimi_tiny.safetensors"
 TOKENIZER = "spm_tiny.model"
+RULES = {key: value for key, value in FIXED.items() if key != "delays"}
+"""Those settings of a language model that are not its sizes. A folder may have other delays than a checkpoint."""
 
 
 class Tensors(Mapping[str, Tensor]):
@@ -105,13 +108,17 @@ class GoldenFolder:
         return names
 
     def lm_config(self, name: str, *, personaplex: bool) -> LmConfig:
-        """Raises: UnsupportedModel for delays that this engine does not have."""
+        """Raises: UnsupportedModel for settings that this engine does not run."""
+        raw = self._settings(name)
+        for key, value in RULES.items():
+            if raw.get(key, value) != value:
+                raise UnsupportedModel(f"{key} {raw[key]!r}; this engine runs {value!r}")
         try:
-            config = LmConfig.from_json(self._settings(name), personaplex=personaplex)
+            config = LmConfig.from_json(raw, personaplex=personaplex)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.path / README}: configs.{name} does not tell {error}") from None
-        if config.delays != DELAYS:
-            raise UnsupportedModel(f"delays {list(config.delays)}; this engine's are {list(DELAYS)}")
+        if len(config.delays) != TOKEN_ROWS or min(config.delays) < 0:
+            raise UnsupportedModel(f"delays {list(config.delays)} are not those of {TOKEN_ROWS} token rows")
         return config
 
     def mimi_config(self) -> MimiConfig:

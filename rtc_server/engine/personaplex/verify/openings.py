@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rtc_server.engine.personaplex.config import LmConfig
 from rtc_server.engine.personaplex.prompt import align
 from rtc_server.engine.personaplex.verify.compare import HIDDEN_LIMIT, Comparison
 from rtc_server.engine.personaplex.verify.folder import GoldenFolder, Models
@@ -14,6 +15,9 @@ MIN_CALLS = 3
 
 def check(folder: GoldenFolder, models: Models, compare: Comparison) -> None:
     config = folder.lm_config("lm", personaplex=True)
+    if why := no_openings(config):
+        compare.report.skip("openings", why)
+        return
     rows = GreedyRows(models.lm(WEIGHTS, config, rows=4), models.device)
     for trace in traces_of(folder.tensors(FILES[0]), config):
         if min(trace.opening, len(trace) - 1) >= MIN_CALLS:
@@ -34,6 +38,13 @@ def _check_trace(trace: Trace, rows: GreedyRows, compare: Comparison) -> None:
     rows.prefill(1, trace.calls[:first], chunk_sizes(first))
     _go_on(trace, rows, first, 1, compare, f"{group}, then live")
     _from_cache(trace, rows, first, compare, f"{group}, cache, moved")
+
+
+def no_openings(config: LmConfig) -> str:
+    """Why such a model takes no opening in one pass; empty if it does."""
+    if max(config.delays) <= 1:
+        return ""
+    return f"openings are made for delays of at most one call, and here is one of {max(config.delays)}"
 
 
 def chunk_sizes(positions: int) -> list[int]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from rtc_server.engine.personaplex.checkpoint import VOICES_FOLDER
-from rtc_server.engine.personaplex.config import AGENT_ROWS
+from rtc_server.engine.personaplex.config import AGENT_ROWS, DELAYS
 from rtc_server.engine.personaplex.convert import voice_from
 from rtc_server.engine.personaplex.device import dtype_name
 from rtc_server.engine.personaplex.mimi.codec import Mimi
@@ -30,6 +30,7 @@ from rtc_server.engine.personaplex.text import TextAssembler
 from rtc_server.engine.personaplex.tokenizer import Tokenizer, wrap_persona
 from rtc_server.engine.personaplex.verify.compare import HIDDEN_LIMIT, PCM_LIMIT, TEXT_LOGITS_LIMIT, Comparison
 from rtc_server.engine.personaplex.verify.folder import MIMI_WEIGHTS, README, TOKENIZER, GoldenFolder, Models, Tensors
+from rtc_server.engine.personaplex.verify.openings import no_openings
 from rtc_server.engine.personaplex.verify.rows import GreedyRows, call_of
 from rtc_server.engine.personaplex.voicefiles import StoredVoice, VoiceAudio, write_voice
 from rtc_server.engine.registry import EngineOptions
@@ -71,8 +72,11 @@ class _Session:
 
 
 def check(folder: GoldenFolder, models: Models, compare: Comparison) -> None:
-    golden = folder.tensors(FILES[0])
     config = folder.lm_config("slm", personaplex=True)
+    if why := no_openings(config):
+        compare.report.skip("session", why)
+        return
+    golden = folder.tensors(FILES[0])
     persona = folder.configs.get("text")
     if not isinstance(persona, str):
         raise ConfigError(f"{folder.path / README}: configs.text is not the text of a persona")
@@ -95,7 +99,9 @@ def check(folder: GoldenFolder, models: Models, compare: Comparison) -> None:
     for name, voice in voices.items():
         _with_models(name, voice, text, session, rows, mimi, compare)
     most = min(most_persona_tokens(config, voice.calls) for voice in voices.values())
-    if len(text) > most:
+    if config.delays != DELAYS:
+        compare.report.skip(ENGINE, f"delays {list(config.delays)}; those of a checkpoint are {list(DELAYS)}")
+    elif len(text) > most:
         compare.report.skip(
             ENGINE, f"an opening of {session.opening} positions does not fit a context of {config.context}"
         )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rtc_server.engine.child import Child
+from rtc_server.engine.process.child import Child
 from rtc_server.errors import EngineUnavailable
 
-WORKER = "rtc_server.engine.worker"
+WORKER = "rtc_server.engine.process.worker"
 
 
 @pytest.fixture

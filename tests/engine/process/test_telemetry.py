@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rtc_server import metrics
-from rtc_server.engine.telemetry import ForwardedMetrics, Samples, snapshot
+from rtc_server.engine.process.telemetry import ForwardedMetrics, Samples, snapshot
 
 
 def _histogram(*, counts: tuple[float, ...], total: float) -> Samples:

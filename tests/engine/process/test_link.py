@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rtc_server.engine.client import Lease
-from rtc_server.engine.link import MAX_BACKLOG_BYTES, Link
-from rtc_server.engine.messages import (
+from rtc_server.engine.process.link import MAX_BACKLOG_BYTES, Link
+from rtc_server.engine.process.messages import (
     FROM_ENGINE,
     TO_ENGINE,
     Drain,
@@ -20,7 +20,7 @@ from rtc_server.engine.messages import (
     ToEngine,
     encode,
 )
-from rtc_server.engine.wire import MAX_PAYLOAD_BYTES, WireError
+from rtc_server.engine.process.wire import MAX_PAYLOAD_BYTES, WireError
 
 MESSAGE = Failed(ErrorReport("EngineError", "stopped"))
 LEASE = Lease("engine", "incarnation", 0, "token")

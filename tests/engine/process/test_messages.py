@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rtc_server import errors
 from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus
-from rtc_server.engine.messages import (
+from rtc_server.engine.process.messages import (
     FROM_ENGINE,
     TO_ENGINE,
     Drain,
@@ -33,11 +33,11 @@ from rtc_server.engine.messages import (
     decode,
     encode,
 )
+from rtc_server.engine.process.telemetry import snapshot
+from rtc_server.engine.process.wire import Frame, FrameDecoder, WireError
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.slots import SlotsClosing
 from rtc_server.engine.stepper import FrameSpec, Heard, Sampling, SessionPrompt
-from rtc_server.engine.telemetry import snapshot
-from rtc_server.engine.wire import Frame, FrameDecoder, WireError
 from rtc_server.errors import EngineError, EngineFull
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)

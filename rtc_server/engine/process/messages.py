@@ -25,10 +25,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from rtc_server import errors
 from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus
+from rtc_server.engine.process.telemetry import Samples
+from rtc_server.engine.process.wire import Frame, WireError, encode_frame
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import FrameSpec, Heard, SessionPrompt
-from rtc_server.engine.telemetry import Samples
-from rtc_server.engine.wire import Frame, WireError, encode_frame
 from rtc_server.errors import EngineError, RtcServerError
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

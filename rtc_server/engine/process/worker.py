@@ -1,4 +1,4 @@
-"""The engine process: a `LocalEngine`, and the server at the other end of a socket. Started by `child`, never by hand.
+"""The engine process: a `LocalEngine`, and the server at the other end of a socket. Started by `Child`, never by hand.
 
 It ends when the socket does, so that it never outlives its server; on the message Stop; and on SIGTERM. Ctrl-C is the
 server's affair. What the engine's constructor raises is told, and ends it as well.
@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server import log as logs
-from rtc_server.engine.link import Link
 from rtc_server.engine.local import LocalEngine
-from rtc_server.engine.messages import (
+from rtc_server.engine.process.link import Link
+from rtc_server.engine.process.messages import (
     FROM_ENGINE,
     TO_ENGINE,
     Drain,
@@ -45,9 +45,9 @@ from rtc_server.engine.messages import (
     Ticked,
     ToEngine,
 )
+from rtc_server.engine.process.telemetry import snapshot
+from rtc_server.engine.process.wire import WireError, pack_pcm, unpack_pcm
 from rtc_server.engine.registry import create
-from rtc_server.engine.telemetry import snapshot
-from rtc_server.engine.wire import WireError, pack_pcm, unpack_pcm
 from rtc_server.errors import RtcServerError
 from rtc_server.log import get_logger
 
@@ -61,7 +61,9 @@ LOADING_PATIENCE_S = 0.1
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The whole life of the process; does not return."""
-    parser = argparse.ArgumentParser(prog="rtc_server.engine.worker", description="Engine process of an rtc-server.")
+    parser = argparse.ArgumentParser(
+        prog="rtc_server.engine.process.worker", description="Engine process of an rtc-server."
+    )
     parser.add_argument("--fd", type=int, required=True, help="inherited end of a socket pair")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--log-format", choices=("auto", "json", "text"), default="auto")

@@ -8,15 +8,15 @@ import dataclasses
 import itertools
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtc_server.engine.child import Child
 from rtc_server.engine.client import Capacity
-from rtc_server.engine.link import Link
-from rtc_server.engine.messages import (
+from rtc_server.engine.process.child import Child
+from rtc_server.engine.process.link import Link
+from rtc_server.engine.process.messages import (
     FROM_ENGINE,
     TO_ENGINE,
     Drain,
@@ -34,15 +34,15 @@ from rtc_server.engine.messages import (
     Ticked,
     ToEngine,
 )
+from rtc_server.engine.process.telemetry import ForwardedMetrics
+from rtc_server.engine.process.wire import WireError, unpack_pcm
 from rtc_server.engine.stepper import FrameSpec
-from rtc_server.engine.telemetry import ForwardedMetrics
-from rtc_server.engine.wire import WireError, unpack_pcm
 from rtc_server.errors import EngineUnavailable
 from rtc_server.log import get_logger
 
 log = get_logger(__name__)
 
-WORKER_MODULE = "rtc_server.engine.worker"
+WORKER_MODULE = "rtc_server.engine.process.worker"
 CHECK_EVERY_S = 0.25
 STALE_HEARTBEAT_S = 1.0
 """An engine process of which nothing was heard for so long is not ready. It has four heartbeats in that time."""
@@ -222,7 +222,7 @@ class Incarnation:
 
     def _on_lost(self) -> None:
         self._lost.set()
-        self._fail_waiting(self._gone())
+        self._fail_waiting(self._gone)
 
     def _gone(self) -> EngineUnavailable:
         if self._ending:
@@ -232,10 +232,10 @@ class Incarnation:
     def _silent(self) -> EngineUnavailable:
         return EngineUnavailable(f"the engine has been silent for {self.silent_s:.1f} s")
 
-    def _fail_waiting(self, error: EngineUnavailable) -> None:
+    def _fail_waiting(self, why: Callable[[], EngineUnavailable]) -> None:
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(why())
 
     # ---- the watch over the process ----------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Incarnation:
 
     def _check_health(self, child: Child) -> None:
         if self.silent_s > self._launch.lost_after_s:
-            self._fail_waiting(self._silent())
+            self._fail_waiting(self._silent)
         unready_s = time.monotonic() - self._ready_s
         if unready_s > self._restart_after_s and not self._ending:
             log.error(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtc_server.engine.wire import (
+from rtc_server.engine.process.wire import (
     MAX_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     Frame,

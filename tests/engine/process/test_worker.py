@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rtc_server.engine.client import Lease, SlotStatus
-from rtc_server.engine.link import Link
-from rtc_server.engine.messages import (
+from rtc_server.engine.process.link import Link
+from rtc_server.engine.process.messages import (
     FROM_ENGINE,
     TO_ENGINE,
     Drain,
@@ -31,10 +31,10 @@ from rtc_server.engine.messages import (
     Ticked,
     ToEngine,
 )
+from rtc_server.engine.process.wire import pack_pcm, unpack_pcm
+from rtc_server.engine.process.worker import Worker
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import FRAME_SAMPLES, SessionPrompt
-from rtc_server.engine.wire import pack_pcm, unpack_pcm
-from rtc_server.engine.worker import Worker
 from tests.engine.steppers import LOADING, OBEDIENT
 
 Expected = TypeVar("Expected", Started, Failed, Leased, Ticked, Refused, Heartbeat)

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter
 
-from rtc_server.engine.messages import FromEngine, ToEngine, decode, encode
-from rtc_server.engine.wire import FrameDecoder, WireError
+from rtc_server.engine.process.messages import FromEngine, ToEngine, decode, encode
+from rtc_server.engine.process.wire import FrameDecoder, WireError
 from rtc_server.log import get_logger
 
 log = get_logger(__name__)
