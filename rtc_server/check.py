@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from rtc_server.config import Settings
@@ -45,7 +46,7 @@ def run(settings: Settings, console: Console | None = None) -> int:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in findings:
-        text = finding.found + (f"\n[yellow]{finding.advice}[/]" if finding.advice else "")
+        text = escape(finding.found) + (f"\n[yellow]{escape(finding.advice)}[/]" if finding.advice else "")
         table.add_row(_MARKS[finding.ok], finding.subject, text)
     (console or Console()).print(table)
     return int(any(finding.ok is False for finding in findings))

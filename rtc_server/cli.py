@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_offline(commands.add_parser("offline", help="send files through an engine, without network and clock"))
     _add_verify(commands.add_parser("verify", help="compare this machine's model with golden tensors"))
     _add_voices(commands.add_parser("voices", help="list the voices, or prepare some of your own"))
-    _add_bench(commands.add_parser("bench", help="measure a server: latency, calls"))
+    _add_bench(commands.add_parser("bench", help="measure a server or a model: latency, calls, engine"))
     return parser
 
 
@@ -129,12 +129,13 @@ def _add_voices(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
-    from rtc_server.bench import calls, latency
+    from rtc_server.bench import calls, engine, latency
 
     benches = parser.add_subparsers(title="benchmarks", required=True, metavar="BENCH")
     for name, bench, text in (
         ("latency", latency, "mouth to ear, connect time, drift"),
         ("calls", calls, "how many calls fit on a core"),
+        ("engine", engine, "what a call of the model costs, beside the least it can cost"),
     ):
         sub = benches.add_parser(name, help=text)
         bench.add_arguments(sub)

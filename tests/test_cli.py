@@ -10,7 +10,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert end.value.code == 0
     out = capsys.readouterr().out
-    for command in ("serve", "check", "bench"):
+    for command in ("serve", "check", "offline", "verify", "voices", "bench"):
         assert command in out
 
 
@@ -34,6 +34,9 @@ def test_no_command_is_a_usage_error() -> None:
         (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
         (["serve", "--engine", "ecko"], "did you mean"),
         (["check", "--advertise-ip", "example"], "advertise_ip"),
+        (["serve", "--engine", "personaplex", "--model", "no such model"], "neither a folder nor the name"),
+        (["serve", "--engine", "personaplex", "--device", "cuda:9", "--model", "a/b"], "cuda:9"),
+        (["serve", "--engine", "personaplex", "--max-context", "3"], "max_context"),
     ],
 )
 def test_wrong_setting_is_one_clear_line(

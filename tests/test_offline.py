@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import wave
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 
 from rtc_server import cli
 from rtc_server.engine.echo import EchoStepper
@@ -26,6 +28,7 @@ from rtc_server.engine.stepper import (
 )
 from rtc_server.errors import BadRequest, ConfigError, RtcServerError, UnknownVoice
 from rtc_server.media.pcm import to_float, to_int16
+from rtc_server.offline import command
 from rtc_server.offline.run import Pair, run
 from rtc_server.offline.stream import AgentFrame, Failure, stream
 from rtc_server.offline.wav import read_wav
@@ -455,3 +458,13 @@ def test_flags_become_the_prompt_of_every_pair(tmp_path: Path, monkeypatch: pyte
     flags = ["--persona", "A sailor.", "--voice", "other", "--seed", "7", "--greedy", "--text-top-k", "5"]
     assert offline(*files, "--engine", f"{__name__}:OneBreaks", *flags) == 0
     assert seen == [SessionPrompt("A sailor.", "other", 7, Sampling(0.0, None, 0.0, 5))] * 2
+
+
+def test_a_terminal_sees_a_bar_and_a_pipe_does_not() -> None:
+    for terminal in (True, False):
+        out = io.StringIO()
+        with command._bar(Console(file=out, force_terminal=terminal, width=80)) as progress:
+            if progress is not None:
+                progress(3, 12)
+        assert (progress is not None) == terminal
+        assert ("3/12" in out.getvalue()) == terminal

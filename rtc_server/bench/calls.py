@@ -38,6 +38,7 @@ SHOWN = (
     ("missed", "bursts missed"),
     ("bursts", "bursts heard"),
     ("connect_p50_ms", "offer to first packet p50, ms"),
+    ("joined", "callers that came and went"),
     ("load1", "load of the machine"),
 )
 COMPARED = ("late_p99_ms", "cpu_s_per_call_min", "m2e_p50_ms")
@@ -54,9 +55,12 @@ class CallsOptions(BenchOptions):
     seconds: float = DEFAULT_SECONDS
     ramp: tuple[int, ...] = ()
     """Sizes to run one after the other, each on a fresh server; empty: only `calls`."""
+    join_every: float = 0.0
+    """See `ClientSpec.join_every_s`."""
 
     def __post_init__(self) -> None:
         BenchOptions.__post_init__(self)
+        check(0 <= self.join_every <= 3600, f"--join-every {self.join_every:g} must be 0..3600")
         for size in self.ramp:
             check(1 <= size <= MAX_CALLS, f"--ramp {size} must be 1..{MAX_CALLS}")
 
@@ -69,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common_arguments(parser, DEFAULT_CALLS, DEFAULT_SECONDS)
     parser.add_argument(
         "--ramp", type=_sizes, default=(), metavar="N,N,...", help="several sizes, each on a fresh server"
+    )
+    parser.add_argument(
+        "--join-every", type=float, default=0.0, metavar="S", help="one more caller comes and goes, S seconds apart"
     )
 
 
@@ -112,11 +119,17 @@ def _against(report: Report, options: CallsOptions, peer: str, ours: list[Figure
 
 
 def _best(report: Report, options: CallsOptions, size: int, start: Start) -> Figures:
-    spec = ClientSpec(calls=size, seconds=options.seconds, events=options.events, cpu=options.client_cpu)
+    spec = ClientSpec(
+        calls=size,
+        seconds=options.seconds,
+        join_every_s=options.join_every,
+        events=options.events,
+        cpu=options.client_cpu,
+    )
     runs: list[Figures] = []
     name = ""
     for number in range(1, options.repeat + 1):
-        with start(size) as target:
+        with start(size + bool(options.join_every)) as target:
             name = target.name
             report.say(f"{name}: run {number} of {options.repeat}, calls {size}, {options.seconds:g} s")
             runs.append(run_client(target, spec))

@@ -50,6 +50,9 @@ class ClientSpec:
     seconds: float = 20.0
     connects: int = 0
     """Short calls made one after the other before the others, for the set-up times alone."""
+    join_every_s: float = 0.0
+    """While the others are measured, one more caller comes, waits for the first packet and goes, so many seconds apart.
+    0: nobody."""
     events: bool = True
     """Offer the data channel for events."""
     loss: float = 0.0
@@ -93,6 +96,7 @@ class LoadClient:
         self._pacer = Pacer()
         self._calls: list[Call] = []
         self._setups: list[Setup] = []
+        self._joined = 0
 
     async def run(self) -> Figures:
         """Raises: PeerError when a call cannot be made, or no call hears anything."""
@@ -144,11 +148,22 @@ class LoadClient:
             call.uplink.begin(begin_s)
         server_before = self._usage()
         cpu_before_s = time.process_time()
-        await asyncio.sleep(self._spec.seconds)
+        joining = asyncio.create_task(self._join_again_and_again(), name="bench-joining")
+        try:
+            await asyncio.sleep(self._spec.seconds)
+        finally:
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
         server_after = self._usage()
         end_s = time.monotonic()
         cpu_s = time.process_time() - cpu_before_s
         return Window(begin_s, end_s, server_before, server_after, cpu_s, self._pacer.lateness_ms().tolist())
+
+    async def _join_again_and_again(self) -> None:
+        while self._spec.join_every_s:
+            await asyncio.sleep(self._spec.join_every_s)
+            await self._hang_up(await self._dial())
+            self._joined += 1
 
     def _usage(self) -> Usage | None:
         return None if self._spec.server_pid is None else read_usage(self._spec.server_pid)
@@ -170,6 +185,7 @@ class LoadClient:
             **figures.setup_figures(self._setups),
             **figures.packet_figures(records, window),
             **figures.cost_figures(len(records), window),
+            "joined": self._joined,
             "events": sum(call.events for call in self._calls),
             "load1": _load(),
         }

@@ -26,6 +26,10 @@ class BenchOptions:
     adapter: str = "plain"
     server_pid: int | None = None
     """The process behind `url`, if it runs on this machine: for its CPU and memory."""
+    engine: str = "echo"
+    """Of a server that is started here: one that says what it hears."""
+    engine_process: str = "auto"
+    """Where that engine runs: ``on`` is a process of its own."""
     calls: int = 1
     seconds: float = 20.0
     server_cpu: int | None = 0
@@ -42,6 +46,7 @@ class BenchOptions:
             offer_url(self.url)
         check(self.adapter in ADAPTERS, f"--adapter {self.adapter!r} is none of {', '.join(ADAPTERS)}")
         check(self.peer is None or self.peer in PEERS, f"--peer {self.peer!r} is none of {', '.join(PEERS)}")
+        check(self.url is None or self.engine == "echo", "--engine is for a server started here, not for --url")
         check(1 <= self.calls <= MAX_CALLS, f"--calls {self.calls} must be 1..{MAX_CALLS}")
         check(3 <= self.seconds <= 86_400, f"--seconds {self.seconds:g} must be 3..86400")
         check(1 <= self.repeat <= 100, f"--repeat {self.repeat} must be 1..100")
@@ -66,6 +71,8 @@ def add_common_arguments(parser: argparse.ArgumentParser, calls: int, seconds: f
     parser.add_argument("--url", help="server to measure, running with an echo engine; default: start one of our own")
     parser.add_argument("--adapter", choices=ADAPTERS, default="plain", help="how the server at --url takes offers")
     parser.add_argument("--server-pid", type=int, metavar="PID", help="process behind --url, for its CPU and memory")
+    parser.add_argument("--engine", default="echo", help="of our own server; one that echoes (default echo)")
+    parser.add_argument("--engine-process", choices=("auto", "on", "off"), default="auto", help="as for `serve`")
     parser.add_argument("--calls", type=int, default=calls, help=f"calls at once (default {calls})")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"measured time (default {seconds:g})")
     parser.add_argument("--server-cpu", type=_cpu, default=0, metavar="CPU", help="core of the server, or `none`")

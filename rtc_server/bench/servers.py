@@ -42,19 +42,20 @@ class Target:
 
 @contextlib.contextmanager
 def target_of(options: BenchOptions, slots: int) -> Iterator[Target]:
-    """The server at the options' URL, or else an echo server of our own with so many slots."""
+    """The server at the options' URL, or else one of our own with so many slots."""
     if options.url is not None:
         yield Target(options.url, options.url, options.adapter, options.server_pid)
         return
-    with echo_server(slots, options.server_cpu) as target:
+    with own_server(slots, options.server_cpu, options.engine, options.engine_process) as target:
         yield target
 
 
 @contextlib.contextmanager
-def echo_server(slots: int, cpu: int | None) -> Iterator[Target]:
-    """This package's own server with the echo engine, on free ports of the loopback interface."""
+def own_server(slots: int, cpu: int | None, engine: str = "echo", engine_process: str = "auto") -> Iterator[Target]:
+    """This package's own server, on free ports of the loopback interface."""
     port, udp_port = _free_port(socket.SOCK_STREAM), _free_port(socket.SOCK_DGRAM)
-    command = ["-m", "rtc_server", "serve", "--engine", "echo", "--slots", str(slots), "--host", HOST]
+    command = ["-m", "rtc_server", "serve", "--engine", engine, "--slots", str(slots), "--host", HOST]
+    command += ["--engine-process", engine_process]
     command += ["--port", str(port), "--udp-port", str(udp_port), "--auth", "none"]
     with _running("rtc_server", command, port, "/v1/sessions", cpu) as target:
         yield target

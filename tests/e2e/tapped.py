@@ -1,4 +1,4 @@
-"""The real engine with an ear at its door: what came in and what came out is written down, conversation by conversation.
+"""The real engine with an ear at its door: what comes in and goes out is written down, conversation by conversation.
 
 As ``--engine tests.e2e.tapped:TappedPersonaPlex``, with TAP_FOLDER saying where to.
 """
@@ -20,7 +20,7 @@ from rtc_server.media.pcm import to_int16
 
 
 class TappedPersonaPlex(PersonaPlexStepper):
-    """Gives each conversation a seed that is known afterwards. Files: N.json the prompt, N.pcm int16, N.jsonl tokens."""
+    """Gives each conversation a seed that is known later. Files: N.json the prompt, N.pcm int16, N.jsonl tokens."""
 
     def __init__(self, slots: int, options: EngineOptions) -> None:
         super().__init__(slots, options)

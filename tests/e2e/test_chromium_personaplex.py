@@ -1,7 +1,7 @@
-"""The real engine in a real browser, on a checkpoint with tiny random weights: it babbles, and all of it is the pipeline.
+"""The real engine in a real browser, on tiny random weights: it babbles, and all of it is the pipeline.
 
-Two people talk at once, with other voices and personas. What reached the engine is written down at its door, and the same
-sound through ``rtc-server offline`` gives exactly the same tokens.
+Two people talk at once, with other voices and personas. What reached the engine is written down at its door, and the
+same sound through ``rtc-server offline`` gives exactly the same tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prompts that were worked through once, so that the next caller with the same voice and persona waits less than a tick."""
+"""Prompts that were worked through once: the next caller with that voice and persona waits less than a tick."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CachedPrompt:
 
 
 class PromptCache:
-    """Bounded by bytes; the prompt that nobody asked for longest goes first. One that would not fit alone is not kept."""
+    """Bounded by bytes; the prompt that nobody asked for longest goes first. One too large is not kept."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes

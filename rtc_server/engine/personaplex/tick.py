@@ -127,7 +127,7 @@ class GraphRunner:
     @contextlib.contextmanager
     def _warmed_up() -> Iterator[None]:
         """A side stream: libraries allocate their workspaces on the first call, which must not be captured."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             yield

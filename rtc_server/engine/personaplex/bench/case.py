@@ -20,10 +20,13 @@ from rtc_server.engine.personaplex.bench.products import (
     mimi_products,
     weight_bytes,
 )
+from rtc_server.engine.personaplex.bench.rounding import Error, call_errors, product_errors
 from rtc_server.engine.personaplex.bench.spec import EngineBench
 from rtc_server.engine.personaplex.bench.subjects import CodecPart, LanguagePart, Timed, TimedProducts, WholePart
+from rtc_server.engine.personaplex.device import free_bytes, parse_device, parse_dtype
 from rtc_server.engine.personaplex.lm import LanguageModel
 from rtc_server.engine.personaplex.matrix import activation_dtype
+from rtc_server.engine.personaplex.memory import plan_memory
 from rtc_server.engine.personaplex.mimi.codec import Mimi
 from rtc_server.engine.personaplex.rows import batch_size
 
@@ -49,12 +52,32 @@ def cases(spec: EngineBench) -> Iterator[Case]:
                 yield case
 
 
+def rounding_errors(spec: EngineBench) -> Iterator[Error]:
+    """Of int8 weights, shape by shape, and of a whole call; nothing where nothing is rounded.
+
+    The whole call is left out where a model in float32 does not fit.
+    """
+    if (spec.weight_bits, spec.kv_bits) == (16, 16) or spec.part == "mimi":
+        return
+    device = parse_device(spec.device)
+    dtype, config = parse_dtype(spec.dtype, device), spec.config.lm
+    with torch.inference_mode():
+        if spec.weight_bits == 8:
+            yield from product_errors(config, steps=spec.depformer_steps, device=device, dtype=dtype)
+        plan = plan_memory(spec.config, slots=1, dtype="f32", device_type=device.type)
+        free = free_bytes(device)
+        if free is None or plan.total_bytes <= free:
+            yield from call_errors(
+                config, weight_bits=spec.weight_bits, kv_bits=spec.kv_bits, device=device, dtype=dtype
+            )
+
+
 class Case:
     """A context manager: leaving it ends the peers."""
 
     def __init__(self, machine: Machine, lm: LanguageModel | None, mimi: Mimi | None, *, slots: int, fill: int) -> None:
         self._machine, self._spec = machine, machine.spec
-        self._slots, self._fill = slots, fill
+        self.slots, self.fill = slots, fill
         self._live = machine.spec.live or slots
         self._stack = ExitStack()
         self._weight_bytes = self._key_bytes = 0
@@ -92,9 +115,9 @@ class Case:
             "kv_bits": self._spec.kv_bits,
             "depformer_steps": self._spec.depformer_steps,
             "threads": torch.get_num_threads() if self._machine.device.type == "cpu" else None,
-            "slots": self._slots,
+            "slots": self.slots,
             "live": self._live,
-            "fill": self._fill,
+            "fill": self.fill,
             "tick_ms": _rounded(tick_ms),
             "best_ms": _rounded(timings[0].best_ms),
             "bytes": read_bytes,
@@ -113,10 +136,10 @@ class Case:
 
     def _build(self, lm: LanguageModel | None, mimi: Mimi | None) -> dict[str, Subject]:
         machine, device, clock = self._machine, self._machine.device, self._machine.clock
-        n = batch_size(self._live, self._slots)
-        language = LanguagePart(lm, live=self._live, fill=self._fill, device=device) if lm is not None else None
+        n = batch_size(self._live, self.slots)
+        language = LanguagePart(lm, live=self._live, fill=self.fill, device=device) if lm is not None else None
         codec = (
-            CodecPart(mimi, slots=self._slots, live=self._live, fill=self._fill, device=device)
+            CodecPart(mimi, slots=self.slots, live=self._live, fill=self.fill, device=device)
             if mimi is not None
             else None
         )
@@ -125,14 +148,14 @@ class Case:
             products = lm_products(machine.config.lm, self._spec.depformer_steps)
             self._count_language(products, language.keys)
             bare.append(Bare(products, n, device, machine.dtype))
-            formed.append(InForm(products, n, self._slots, device, machine.dtype, self._spec.weight_bits))
+            formed.append(InForm(products, n, self.slots, device, machine.dtype, self._spec.weight_bits))
         if codec is not None:
             products = mimi_products(machine.config.mimi)
             self._count_codec(products, codec.keys)
             bare.append(Bare(products, n, device, torch.float32))
-            formed.append(InForm(products, n, self._slots, device, torch.float32, bits=16))
+            formed.append(InForm(products, n, self.slots, device, torch.float32, bits=16))
         part = (
-            WholePart(language, codec, slots=self._slots, live=self._live, device=device)
+            WholePart(language, codec, slots=self.slots, live=self._live, device=device)
             if language is not None and codec is not None
             else language or codec
         )
@@ -164,7 +187,7 @@ class Case:
             config = self._machine.config.lm
             models = {f"moshi{steps}": language_settings(config, steps) for steps in PEER_STEPS}
         for name, model in models.items():
-            peer = Peer(self._spec.peer, model, self._slots, self._spec.threads, str(self._machine.device))
+            peer = Peer(self._spec.peer, model, self.slots, self._spec.threads, str(self._machine.device))
             self._subjects[name] = self._stack.enter_context(peer)
             self.peer_version = peer.version
 

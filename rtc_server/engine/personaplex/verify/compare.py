@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from rtc_server.engine.personaplex.verify.report import Report
@@ -29,7 +28,7 @@ class Comparison:
         if got.shape != want.shape:
             line.problems.append(f"shape {list(got.shape)} instead of {list(want.shape)}")
         elif got.numel():
-            error = (got.detach().to("cpu", torch.float64) - want.to("cpu", torch.float64)).abs()
+            error = (got.detach().cpu().double() - want.cpu().double()).abs()
             line.add_error(error.max().item(), got.numel())
 
     def same(self, group: str, got: Tensor, want: Tensor, place: str) -> bool:
