@@ -118,7 +118,7 @@ def run(options: EngineOptions) -> int:
     report = Report("engine", _shown(bench), options.json)
     try:
         for case in cases(bench):
-            report.say(f"{bench.part} of {bench.preset}: {case.slots} slots, {case.fill} positions before")
+            report.say(f"{bench.part} of {bench.preset}: slots {case.slots}, positions before {case.fill}")
             runs: list[Figures] = []
             for number in range(1, options.repeat + 1):
                 runs.append(case.measure())

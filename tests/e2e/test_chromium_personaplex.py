@@ -42,6 +42,7 @@ async def test_two_callers_hold_a_call_and_its_sound_replays_to_the_same_tokens(
     monkeypatch.setenv("TAP_FOLDER", str(tap))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     flags = ("--model", str(checkpoint), "--device", "cpu", "--threads", "1", "--persona", "hi")
+    flags += ("--engine-process", "on")
     server = await serve("tests.e2e.tapped:TappedPersonaPlex", 2, *flags)
 
     talks = []

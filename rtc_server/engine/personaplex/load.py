@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,6 +37,7 @@ class Model:
     tokenizer: Tokenizer
     shelf: VoiceShelf
     device: torch.device
+    plan: MemoryPlan
 
 
 def load_model(slots: int, options: EngineOptions) -> Model:
@@ -45,6 +48,8 @@ def load_model(slots: int, options: EngineOptions) -> Model:
     """
     device = parse_device(options.device)
     dtype = parse_dtype(options.dtype, device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # of this thread; streams and graphs are made on it
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     meter = meter_for()
@@ -52,7 +57,7 @@ def load_model(slots: int, options: EngineOptions) -> Model:
     plan = plan_for(checkpoint.config, slots, options, device, dtype)
     config = plan.config
     check_fits(plan, device)
-    try:
+    with memory_explained(plan, device):
         with lm_weights(
             checkpoint, device=device, dtype=dtype, depformer_steps=options.depformer_steps, meter=meter
         ) as weights:
@@ -69,17 +74,11 @@ def load_model(slots: int, options: EngineOptions) -> Model:
             )
         with mimi_weights(checkpoint, device=device, meter=meter) as weights:
             mimi = Mimi(weights, config.mimi, rows=slots, device=device)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        # Whoever else is on the device may have taken what was free a moment ago.
-        free = free_bytes(device) or 0
-        raise EngineError(
-            f"out of memory on {device} while the model was loading: {plan.describe()}", hint=plan.advice(free)
-        ) from error
     log.info("model loaded", model=checkpoint.name, device=str(device), dtype=str(dtype).removeprefix("torch."))
     shelf = shelf_of(replace(checkpoint, config=config), options.voices)
     shelf.log_problems()
     tokenizer = Tokenizer(checkpoint.tokenizer_file, config.lm.text_card)
-    return Model(checkpoint.name, config, lm, mimi, tokenizer, shelf, device)
+    return Model(checkpoint.name, config, lm, mimi, tokenizer, shelf, device, plan)
 
 
 def plan_for(
@@ -97,6 +96,19 @@ def plan_for(
         device_type=device.type,
         pin_prompt=options.pin_prompt,
     )
+
+
+@contextlib.contextmanager
+def memory_explained(plan: MemoryPlan, device: torch.device) -> Iterator[None]:
+    """Turns a lack of memory into an EngineError with the figures: whoever else is on the device may have taken what was
+    free a moment ago."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise EngineError(
+            f"out of memory on {device} while the model was loading: {plan.describe()}",
+            hint=plan.advice(free_bytes(device) or 0),
+        ) from error
 
 
 def check_fits(plan: MemoryPlan, device: torch.device) -> None:

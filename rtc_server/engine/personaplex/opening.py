@@ -21,11 +21,12 @@ from rtc_server.engine.personaplex.prompt import Prompt, compose
 from rtc_server.engine.personaplex.promptcache import CachedPrompt, PromptCache
 from rtc_server.engine.personaplex.voices import StoredVoice, VoiceAudio
 from rtc_server.engine.stepper import FRAME_SAMPLES
+from rtc_server.errors import EngineError
 
 Voice = StoredVoice | VoiceAudio | None
 
 
-class Studio:
+class PrefillContext:
     """What all openings share: the models, the caches, and what a chunk costs."""
 
     def __init__(self, lm: LanguageModel, mimi: Mimi, device: torch.device, cache_bytes: int) -> None:
@@ -70,7 +71,7 @@ class Opening:
 
     def __init__(
         self,
-        studio: Studio,
+        context: PrefillContext,
         row: int,
         voice_name: str,
         voice: Voice,
@@ -78,10 +79,12 @@ class Opening:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._studio, self._clock = studio, clock
+        self._context, self._clock = context, clock
         self._row, self._voice_name, self._voice, self._text = row, voice_name, voice, text
         self._deadline_s = 0.0
         self._went_on_s = clock()
+        self._too_long: ChunkPace | None = None
+        """Whose smallest chunk did not fit the last time."""
         self._steps = self._run()
         self.done = 0
         """Positions worked through."""
@@ -93,12 +96,16 @@ class Opening:
     def work(self, budget_s: float) -> bool:
         """Go on for about so long. True once the row can be stepped."""
         self._deadline_s = self._clock() + budget_s
+        idle = True
         while self._left_s() > 0:
             went_on = next(self._steps, None)
             if went_on is None:
                 return True
             if not went_on:
-                return False
+                break
+            idle = False
+        if idle and self._too_long is not None:
+            self._too_long.refused()
         return False
 
     def _left_s(self) -> float:
@@ -106,7 +113,7 @@ class Opening:
 
     def _run(self) -> Generator[bool, None, None]:
         """Yields True after each piece of work, False where the time left is too short for the next."""
-        studio, lm = self._studio, self._studio.lm
+        context, lm = self._context, self._context.lm
         lm.reset(self._row)
         codes = None
         if isinstance(self._voice, VoiceAudio):
@@ -114,78 +121,80 @@ class Opening:
         prompt = compose(lm.config, codes if codes is not None else self._stored_voice(), self._text)
         self.total = prompt.positions
         whole = (self._voice_name, self._text)
-        cached = studio.prompts.get(whole)
+        cached = context.prompts.get(whole)
         if cached is None:
             cached = yield from self._prefill(prompt, whole)
         else:
             lm.kv.load(self._row, cached.keys)
             lm.kv.set_length(self._row, cached.positions)
         self.done, self.saved = self.total, cached
-        lm.begin(self._row, cached.positions, prompt.last.to(studio.device), cached.hidden)
-        studio.mimi.reset(self._row)
-        studio.finished()
+        lm.begin(self._row, cached.positions, prompt.last.to(context.device), cached.hidden)
+        context.mimi.reset(self._row)
+        context.finished()
 
     def _stored_voice(self) -> StoredVoice | None:
         return self._voice if isinstance(self._voice, StoredVoice) else None
 
     def _encode_voice(self, voice: VoiceAudio) -> Generator[bool, None, Tensor]:
         """Returns codes [n, 8] on the host."""
-        studio, row = self._studio, self._row
-        if (known := studio.voice_codes.get(self._voice_name)) is not None:
+        context, row = self._context, self._row
+        if (known := context.voice_codes.get(self._voice_name)) is not None:
             return known
         frames = -(-len(voice.pcm) // FRAME_SAMPLES)
         pcm = torch.zeros(frames * FRAME_SAMPLES)
         pcm[: len(voice.pcm)] = torch.as_tensor(voice.pcm)
-        only = torch.ones(1, dtype=torch.bool, device=studio.device)
+        only = torch.ones(1, dtype=torch.bool, device=context.device)
         codes = torch.zeros(frames, CODEBOOKS, dtype=torch.int64)
-        studio.mimi.reset(row)
+        context.mimi.reset(row)
         for index, frame in enumerate(pcm.view(frames, 1, FRAME_SAMPLES)):
-            while self._fitting(studio.codec_pace, 1) == 0:
+            while self._fitting(context.codec_pace, 1) == 0:
                 yield False
             began_s = self._clock()
-            codes[index] = studio.mimi.encode(frame.to(studio.device), only, slice(row, row + 1))[0]
-            studio.codec_pace.took(1, self._clock() - began_s)
+            codes[index] = context.mimi.encode(frame.to(context.device), only, slice(row, row + 1))[0]
+            context.codec_pace.took(1, self._clock() - began_s)
             self._went_on_s = self._clock()
             yield True
-        studio.voice_codes[self._voice_name] = codes
+        context.voice_codes[self._voice_name] = codes
         return codes
 
     def _prefill(self, prompt: Prompt, whole: tuple[str, tuple[int, ...]]) -> Generator[bool, None, CachedPrompt]:
-        studio, lm, row = self._studio, self._studio.lm, self._row
-        inputs = lm.embed(prompt.tokens.to(studio.device))
+        context, lm, row = self._context, self._context.lm, self._row
+        inputs = lm.embed(prompt.tokens.to(context.device))
         if prompt.embeddings is not None:
             inputs = torch.cat([prompt.embeddings.to(inputs), inputs])
         start, hidden = 0, inputs[:1]
-        if (prefix := studio.prompts.get(self._voice_name)) is not None and prefix.positions == prompt.prefix:
+        if (prefix := context.prompts.get(self._voice_name)) is not None and prefix.positions == prompt.prefix:
             lm.kv.load(row, prefix.keys)
             lm.kv.set_length(row, prefix.positions)
             start = prefix.positions
         while start < len(inputs):
             # A chunk ends with the voice part, so that its keys can be kept for other personas.
             most = (prompt.prefix if start < prompt.prefix else len(inputs)) - start
-            while (size := self._fitting(studio.pace, most)) == 0:
+            while (size := self._fitting(context.pace, most)) == 0:
                 yield False
             began_s = self._clock()
             hidden = lm.prefill(row, start, inputs[start : start + size])[-1:]
-            studio.finished()
-            studio.pace.took(size, self._clock() - began_s)
+            context.finished()
+            context.pace.took(size, self._clock() - began_s)
             start += size
             self.done = start
             if start == prompt.prefix:
-                studio.prompts.put(self._voice_name, self._snapshot(start, hidden))
+                context.prompts.put(self._voice_name, self._snapshot(start, hidden))
             self._went_on_s = self._clock()
             yield True
         saved = self._snapshot(start, hidden)
-        studio.prompts.put(whole, saved)
+        context.prompts.put(whole, saved)
         return saved
 
     def _snapshot(self, positions: int, hidden: Tensor) -> CachedPrompt:
-        return CachedPrompt(positions, self._studio.lm.kv.save(self._row, positions), hidden.clone())
+        """Raises: EngineError for what must not be given to the next caller."""
+        if not bool(torch.isfinite(hidden).all()):
+            raise EngineError("the prompt comes to numbers that are not finite", hint="try another --dtype")
+        return CachedPrompt(positions, self._context.lm.kv.save(self._row, positions), hidden.clone())
 
     def _fitting(self, pace: ChunkPace, most: int) -> int:
         size = pace.fitting(self._left_s(), most)
         if size == 0 and self._clock() - self._went_on_s > PATIENCE_S:
             return 1
-        if size == 0:
-            pace.refused()
+        self._too_long = pace if size == 0 else None
         return size

@@ -25,18 +25,19 @@ class ChunkPace:
         self._worst_s[size] = max(seconds, FORGET * self._worst_s.get(size, 0.0))
 
     def refused(self) -> None:
-        """Nothing fitted this time. What was remembered may have been a stall, so it counts a little less."""
+        """A whole gap went by in which nothing fitted. What was remembered may be a stall: it counts less."""
         self._worst_s = {size: FORGET * seconds for size, seconds in self._worst_s.items()}
 
     def expected_s(self, size: int) -> float:
         """Of a chunk of this many positions, one of `SIZES`."""
-        if size in self._worst_s:
-            return self._worst_s[size]
         smaller = [known for known in self._worst_s if known < size]
-        guesses = [seconds for known, seconds in self._worst_s.items() if known > size]
+        larger = [seconds for known, seconds in self._worst_s.items() if known > size]
+        at_least_s = max((self._worst_s[known] for known in smaller), default=0.0)
+        if size in self._worst_s:
+            return max(at_least_s, self._worst_s[size])
         if smaller:
-            guesses.append(self._worst_s[max(smaller)] * size / max(smaller))
-        return min(guesses, default=0.0)
+            larger.append(self._worst_s[max(smaller)] * size / max(smaller))
+        return max(at_least_s, min(larger, default=0.0))
 
     def fitting(self, budget_s: float, most: int) -> int:
         """The largest chunk that should be done in time; 0 if not even the smallest is. Never more than `most`."""

@@ -42,9 +42,6 @@ class RowTable:
         self._row: dict[int, int] = {}
         self._free = set(range(rows))
 
-    def __contains__(self, slot: int) -> bool:
-        return slot in self._row
-
     def __getitem__(self, slot: int) -> int:
         return self._row[slot]
 
@@ -61,10 +58,6 @@ class RowTable:
         if row is not None:
             self._free.add(row)
         return row
-
-    def span(self, slots: Iterable[int]) -> int:
-        """Rows 0..span-1 hold all these slots."""
-        return 1 + max((self._row[slot] for slot in slots), default=-1)
 
     def plan_move(self, movable: Iterable[int]) -> Move | None:
         """The move of the highest of these slots into the lowest free row, if the batch gets smaller in the end. The

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from rtc_server.engine.personaplex.config import TEXT_ROW, TOKEN_ROWS
-from rtc_server.engine.personaplex.load import Model, load_model
-from rtc_server.engine.personaplex.opening import Opening, Studio, Voice
+from rtc_server.engine.personaplex.load import Model, load_model, memory_explained
+from rtc_server.engine.personaplex.opening import Opening, PrefillContext, Voice
 from rtc_server.engine.personaplex.prompt import FIXED_CALLS, most_persona_tokens
 from rtc_server.engine.personaplex.rows import Move, RowTable
 from rtc_server.engine.personaplex.text import TextAssembler
-from rtc_server.engine.personaplex.tick import Extent, GraphRunner, PlainRunner, Runner, Tick
+from rtc_server.engine.personaplex.tick import Extent, GraphRunner, PlainRunner, Runner, Tick, batches
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import (
     FRAME_SAMPLES,
@@ -26,9 +26,7 @@ from rtc_server.engine.stepper import (
     SessionPrompt,
     StepOutput,
 )
-from rtc_server.log import get_logger
-
-log = get_logger(__name__)
+from rtc_server.errors import EngineError
 
 DEFAULT_PERSONA = "You enjoy having a good conversation."
 NO_VOICE = "default"
@@ -57,17 +55,12 @@ class PersonaPlexStepper:
     A slot's row may change while it speaks (see `rows`); its tokens, and so its words and its voice, do not.
     """
 
-    def __init__(self, slots: int, options: EngineOptions) -> None:
-        self._set_up(slots, load_model(slots, options))
+    def __init__(self, slots: int, options: EngineOptions, model: Model | None = None) -> None:
+        """`model`: one that is loaded already, with as many rows; otherwise `options` say which.
 
-    @classmethod
-    def of(cls, slots: int, model: Model) -> PersonaPlexStepper:
-        """With a model that is loaded already, for as many rows."""
-        stepper = cls.__new__(cls)
-        stepper._set_up(slots, model)
-        return stepper
-
-    def _set_up(self, slots: int, model: Model) -> None:
+        Raises: see `load_model`.
+        """
+        model = model or load_model(slots, options)
         self.slots = slots
         self._model, self._lm, self._mimi, self._device = model, model.lm, model.mimi, model.device
         self.spec = _spec(model)
@@ -79,11 +72,11 @@ class PersonaPlexStepper:
         self._active = torch.zeros(slots, dtype=torch.bool, pin_memory=pinned)
         self._out_pcm = torch.zeros(slots, FRAME_SAMPLES, pin_memory=pinned)
         self._out_frame = torch.full((slots, TOKEN_ROWS), -1, pin_memory=pinned)
-        self._out_sound = torch.ones(slots, dtype=torch.bool, pin_memory=pinned)
-        with torch.inference_mode():
-            self._studio = Studio(self._lm, self._mimi, self._device, cache_bytes=self._lm.kv.bytes_per_row)
+        self._out_finite = torch.ones(slots, dtype=torch.bool, pin_memory=pinned)
+        with torch.inference_mode(), memory_explained(model.plan, self._device):
+            self._prefills = PrefillContext(self._lm, self._mimi, self._device, cache_bytes=self._lm.kv.bytes_per_row)
             self._tick = Tick(self._lm, self._mimi, rows=slots, device=self._device)
-            self._runner: Runner = (GraphRunner if pinned else PlainRunner)(self._tick, slots)
+            self._runner: Runner = (GraphRunner if pinned else PlainRunner)(self._tick)
             self._warm_up()
 
     def check_prompt(self, prompt: SessionPrompt) -> None:
@@ -100,20 +93,22 @@ class PersonaPlexStepper:
             self._mimi.reset(row)
             if self._model.config.personaplex:
                 text = self._text_tokens(prompt)
-                talk.opening = Opening(self._studio, row, self._voice_name(prompt), self._voice(prompt), text)
+                talk.opening = Opening(self._prefills, row, self._voice_name(prompt), self._voice(prompt), text)
 
     def prefill(self, slot: int, budget_s: float) -> bool:
         talk = self._talks[slot]
         if talk.opening is None:
             return True
+        talk.broken = True  # until it is known to be whole
         with torch.inference_mode():
-            if not talk.opening.work(budget_s):
-                return False
-            talk.positions = talk.opening.total
-            if self._lm.pin_prompt and talk.opening.saved is not None:
+            ready = talk.opening.work(budget_s)
+            if ready and self._lm.pin_prompt and talk.opening.saved is not None:
                 self._lm.kv.pin(self._rows[slot], talk.opening.saved.keys)
-        talk.opening = None
-        return True
+        talk.broken = False
+        if ready:
+            talk.positions = talk.opening.total
+            talk.opening = None
+        return ready
 
     def progress(self, slot: int) -> tuple[int, int]:
         """See `SupportsProgress`."""
@@ -121,93 +116,101 @@ class PersonaPlexStepper:
         return (opening.done, opening.total) if opening is not None else (1, 1)
 
     def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
-        slots = np.flatnonzero(live).tolist()
-        rows = [self._rows[slot] for slot in slots]
-        with torch.inference_mode():
-            self._run(rows, slots, torch.from_numpy(pcm))
         output = StepOutput(
             pcm=np.zeros((self.slots, FRAME_SAMPLES), np.float32),
             text=[None] * self.slots,
             heard=[()] * self.slots,
-            tokens=np.full((self.slots, TOKEN_ROWS), -1, np.int64),
+            tokens=(tokens := np.full((self.slots, TOKEN_ROWS), -1, np.int64)),
         )
-        assert output.tokens is not None
-        failed = set()
-        for slot, row in zip(slots, rows, strict=True):
-            talk = self._talks[slot]
-            talk.positions += 1
-            talk.frames += 1
-            if not self._out_sound[row]:
+        talks = {slot: self._talks[slot] for slot in np.flatnonzero(live).tolist()}
+        failed = {slot for slot, talk in talks.items() if talk.broken}
+        whole = [slot for slot in talks if slot not in failed]
+        if not whole:
+            raise EngineError("a step broke off, and no conversation of it can go on")
+        with torch.inference_mode():
+            self._run(whole, pcm)
+        for slot in whole:
+            talk, row = talks[slot], self._rows[slot]
+            if not self._out_finite[row]:
                 talk.broken = True
                 failed.add(slot)
                 continue
             output.pcm[slot] = self._out_pcm[row].numpy()
-            output.tokens[slot] = self._out_frame[row].numpy()
+            tokens[slot] = self._out_frame[row].numpy()
             output.text[slot] = talk.text.feed(int(self._out_frame[row, TEXT_ROW])) or None
         output.failed = frozenset(failed)
         with torch.inference_mode():
-            self._tidy_rows(slots)
+            self._tidy_rows([slot for slot in whole if slot not in failed])
         return output
 
     def close(self, slot: int) -> None:
-        talk = self._talks.pop(slot, None)
+        talk, row = self._talks.pop(slot, None), self._rows.give_back(slot)
         if self._move is not None and self._move.slot == slot:
             self._rows.cancel(self._move)
             self._move = None
-        row = self._rows.give_back(slot)
         if row is None or talk is None:
             return
         with torch.inference_mode():
-            self._lm.kv.pin(row, None)
             self._lm.reset(row, scrub=talk.broken)
             self._mimi.reset(row)
 
     # ---- the tick ----------------------------------------------------------------------------------------------------
 
-    def _run(self, rows: list[int], slots: list[int], pcm: torch.Tensor) -> None:
-        """One call of the model; its results are on the host when it returns."""
-        n, tick = 1 + max(rows), self._tick
+    def _run(self, slots: list[int], pcm: FloatFrames) -> None:
+        """One call of the model for these slots; its results are on the host when it returns.
+
+        If it raises, nobody knows which part of the state went on: these conversations are broken.
+        """
+        tick, talks = self._tick, [self._talks[slot] for slot in slots]
+        rows = [self._rows[slot] for slot in slots]
         self._active.zero_()
         self._active[rows] = True
-        self._pcm[rows] = pcm[slots]
+        self._pcm[rows] = torch.from_numpy(pcm[slots])
+        for talk in talks:
+            talk.broken = True
         tick.active.copy_(self._active, non_blocking=True)
         tick.pcm.copy_(self._pcm, non_blocking=True)
-        talks = [self._talks[slot] for slot in slots]
-        positions = [talk.positions for talk in talks]
         if self._lm.pin_prompt:
-            for row, position in zip(rows, positions, strict=True):
-                self._lm.kv.repin(row, position)
+            for row, talk in zip(rows, talks, strict=True):
+                self._lm.kv.repin(row, talk.positions)
         self._lm.sampler.draw(rows)
-        keys = self._lm.keys_for(positions)
+        keys = self._lm.keys_for(talk.positions for talk in talks)
         extent = Extent(
-            rows=n,
+            rows=1 + max(rows),
             keys=keys,
             codec_keys=self._mimi.keys_for(talk.frames for talk in talks),
             mode=self._lm.sampler.mode(rows),
-            full=all(self._lm.keys_for((position,)) == keys for position in positions),
+            full=all(self._lm.keys_for((talk.positions,)) == keys for talk in talks),
         )
         self._runner.run(extent)
+        n = extent.rows
         self._out_pcm[:n].copy_(tick.out_pcm[:n], non_blocking=True)
         self._out_frame[:n].copy_(tick.out_frame[:n], non_blocking=True)
-        self._out_sound[:n].copy_(tick.out_sound[:n], non_blocking=True)
-        self._studio.finished()
+        self._out_finite[:n].copy_(tick.out_finite[:n], non_blocking=True)
+        self._prefills.finished()
+        for talk in talks:
+            talk.positions += 1
+            talk.frames += 1
+            talk.broken = False
 
     def _warm_up(self) -> None:
         """The first call of anything takes many times longer, and prefill must know what its chunks cost."""
+        for rows in batches(self.slots):  # no row is active
+            self._runner.run(Extent(rows, keys=1))
         row = self._rows.take(0)
         self._talks[0] = _Talk(TextAssembler(self._model.tokenizer.pieces))
         for _ in range(4):
-            self._run([row], [0], torch.zeros(1, FRAME_SAMPLES))
-        self._studio.measure_pace(row)
+            self._run([0], np.zeros((1, FRAME_SAMPLES), np.float32))
+        self._prefills.measure_pace(row)
         self.close(0)
 
     # ---- rows --------------------------------------------------------------------------------------------------------
 
-    def _tidy_rows(self, live: Iterable[int]) -> None:
+    def _tidy_rows(self, movable: Collection[int]) -> None:
         """Bring the highest slot a little nearer to a lower row, so that later ticks have fewer rows to work on."""
         if self._move is None:
-            self._move = self._rows.plan_move(slot for slot in live)
-        if (move := self._move) is None:
+            self._move = self._rows.plan_move(movable)
+        if (move := self._move) is None or self._talks[move.slot].broken:
             return
         written = self._talks[move.slot].positions
         start, stop = move.next_positions(written, self._lm.kv.capacity, MOVE_POSITIONS)

@@ -6,8 +6,6 @@ as a graph for each shape and replayed: one launch instead of thousands. On a CP
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,9 +20,6 @@ from rtc_server.engine.stepper import FRAME_SAMPLES
 
 KEY_BUCKETS = (256, 512, 1024, 2048)
 """Filled positions for which graphs are captured, besides the whole ring."""
-
-CaptureProgress = Callable[[int, int], None]
-"""(graphs captured, graphs in all)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +45,16 @@ class Tick:
         active: [rows] bool.
         out_pcm: [rows, 1920] float32 in [-1, 1]; zero for a row that has not said anything yet.
         out_frame: [rows, 17] int64, the tokens of the frame that `out_pcm` is; -1 where there is none.
-        out_sound: [rows] bool, everything that this row computed is finite.
+        out_finite: [rows] bool, everything that this row computed is finite.
     """
 
     def __init__(self, lm: LanguageModel, mimi: Mimi, *, rows: int, device: torch.device) -> None:
-        self.lm, self.mimi = lm, mimi
+        self.lm, self.mimi, self.rows = lm, mimi, rows
         self.pcm = torch.zeros(rows, FRAME_SAMPLES, device=device)
         self.active = torch.zeros(rows, dtype=torch.bool, device=device)
         self.out_pcm = torch.zeros(rows, FRAME_SAMPLES, device=device)
         self.out_frame = torch.full((rows, TOKEN_ROWS), -1, device=device)
-        self.out_sound = torch.ones(rows, dtype=torch.bool, device=device)
+        self.out_finite = torch.ones(rows, dtype=torch.bool, device=device)
 
     def body(self, extent: Extent) -> None:
         """One call. Capturable."""
@@ -72,7 +67,7 @@ class Tick:
         pcm = self.mimi.decode(spoken, speaks, keys=extent.codec_keys)
         self.out_pcm[:n] = torch.where(speaks[:, None], pcm, 0.0).clamp_(-1.0, 1.0)
         self.out_frame[:n] = torch.where(speaks[:, None], step.frame, -1)
-        self.out_sound[:n] = step.finite & torch.isfinite(pcm).all(-1)
+        self.out_finite[:n] = step.finite & torch.isfinite(pcm).all(-1)
 
 
 class Runner(Protocol):
@@ -85,11 +80,11 @@ class Runner(Protocol):
 class PlainRunner:
     """Calls it as it is."""
 
-    def __init__(self, tick: Tick, rows: int) -> None:
-        self._tick, self._rows = tick, rows
+    def __init__(self, tick: Tick) -> None:
+        self._tick = tick
 
     def run(self, extent: Extent) -> None:
-        self._tick.body(replace(extent, rows=batch_size(extent.rows, self._rows)))
+        self._tick.body(replace(extent, rows=batch_size(extent.rows, self._tick.rows)))
 
 
 class GraphRunner:
@@ -97,44 +92,33 @@ class GraphRunner:
     every sampling mode.
 
     A graph is captured with no row active, so nothing advances meanwhile. They share one memory pool: only one runs at
-    a time.
+    a time. All are captured on one stream, since the libraries keep a workspace for each.
     """
 
-    def __init__(self, tick: Tick, rows: int, progress: CaptureProgress | None = None) -> None:
-        self._rows = rows
-        self._capacity = tick.lm.kv.capacity
+    def __init__(self, tick: Tick) -> None:
+        self._tick = tick
+        self._buckets = _key_buckets(tick.lm.kv.capacity)
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
-        shapes = [(n, keys) for n in _batches(rows) for keys in _key_buckets(self._capacity)]
         tick.active.zero_()
-        pool = None
-        # The largest first: the smaller ones find their memory in the pool.
-        for done, (n, keys) in enumerate(reversed(shapes)):
-            self._graphs[n, keys] = graph = torch.cuda.CUDAGraph()
-            extent = Extent(n, keys)
-            with self._warmed_up():
-                tick.body(extent)
-            with torch.cuda.graph(graph, pool=pool):
-                tick.body(extent)
-            pool = pool or graph.pool()
-            if progress is not None:
-                progress(done + 1, len(shapes))
-
-    def run(self, extent: Extent) -> None:
-        keys = next(bucket for bucket in _key_buckets(self._capacity) if bucket >= extent.keys)
-        self._graphs[batch_size(extent.rows, self._rows), keys].replay()
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _warmed_up() -> Iterator[None]:
-        """A side stream: libraries allocate their workspaces on the first call, which must not be captured."""
+        pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            yield
+        # The largest first: the smaller ones find their memory in the pool.
+        for extent in reversed([Extent(rows, keys) for rows in batches(tick.rows) for keys in self._buckets]):
+            with torch.cuda.stream(stream):  # libraries allocate on their first call, which must not be captured
+                tick.body(extent)
+            self._graphs[extent.rows, extent.keys] = graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, stream=stream):
+                tick.body(extent)
         torch.cuda.current_stream().wait_stream(stream)
 
+    def run(self, extent: Extent) -> None:
+        keys = next(bucket for bucket in self._buckets if bucket >= extent.keys)
+        self._graphs[batch_size(extent.rows, self._tick.rows), keys].replay()
 
-def _batches(rows: int) -> list[int]:
+
+def batches(rows: int) -> list[int]:
+    """Every size of a batch that an engine with so many rows runs."""
     return sorted({batch_size(count, rows) for count in range(1, rows + 1)})
 
 

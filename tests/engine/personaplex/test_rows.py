@@ -17,9 +17,6 @@ def test_a_slot_gets_the_lowest_free_row() -> None:
     assert [table.take(slot) for slot in (3, 1, 2)] == [0, 1, 2]
     table.give_back(1)
     assert table.take(0) == 1
-    assert table.span([3]) == 1
-    assert table.span([2, 0]) == 3
-    assert table.span([]) == 0
 
 
 def test_the_highest_slot_moves_into_a_hole_that_makes_the_batch_smaller() -> None:

@@ -21,7 +21,7 @@ from rtc_server.engine.personaplex.stepper import PersonaPlexStepper
 from rtc_server.engine.personaplex.tick import Extent, PlainRunner
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import FRAME_SAMPLES, Sampling, SessionPrompt, StepOutput
-from rtc_server.errors import TooLarge
+from rtc_server.errors import EngineError, TooLarge
 from tests.engine.personaplex.tiny import GOLDEN, SHORT_PERSONA, tiny_checkpoint
 
 GREEDY = Sampling(audio_temperature=0.0, text_temperature=0.0)
@@ -128,7 +128,7 @@ def test_a_seed_makes_a_conversation_repeatable_and_another_one_makes_another(ma
 
 def test_a_prompt_in_small_pieces_is_the_same_prompt(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, pieces = make(1), make(1)
-    monkeypatch.setattr(pieces._studio.pace, "fitting", lambda budget_s, most: min(3, most))
+    monkeypatch.setattr(pieces._prefills.pace, "fitting", lambda budget_s, most: min(3, most))
     assert opened(whole, 0, prompt()) == 1
     opened(pieces, 0, prompt(), budget_s=1e-6)
     assert talk(whole, 0, frames(4, 10)) == talk(pieces, 0, frames(4, 10))
@@ -136,7 +136,7 @@ def test_a_prompt_in_small_pieces_is_the_same_prompt(make: Make, monkeypatch: py
 
 def test_a_prompt_that_was_worked_through_once_is_only_copied(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     stepper = make(2)
-    stepper._studio.prompts = PromptCache(1 << 30)
+    stepper._prefills.prompts = PromptCache(1 << 30)
     opened(stepper, 0, prompt())
     first = talk(stepper, 0, frames(5, 8))
     passes: list[int] = []
@@ -166,8 +166,8 @@ def test_a_waiting_prompt_takes_the_smallest_step_after_a_while(make: Make) -> N
     assert task is not None
     task._clock = lambda: now[0]
     task._went_on_s = 0.0
-    stepper._studio.pace = ChunkPace()
-    stepper._studio.pace.took(256, 1000.0)
+    stepper._prefills.pace = ChunkPace()
+    stepper._prefills.pace.took(256, 1000.0)
     assert not stepper.prefill(0, 0.010)
     assert task.done == 0
     now[0] = opening.PATIENCE_S + 0.1
@@ -217,6 +217,61 @@ def test_a_broken_slot_fails_alone_and_leaves_nothing_to_the_next(make: Make) ->
         assert both.tokens[0].tolist() == step(fresh, {0: frame}).tokens[0].tolist()
 
 
+def test_a_slot_that_breaks_is_not_moved_and_its_row_is_clean_for_the_next(make: Make) -> None:
+    stepper = make(2)
+    for slot in range(2):
+        opened(stepper, slot, prompt(seed=slot))
+    stepper.close(0)
+    _poison(stepper, 1)
+    assert step(stepper, {1: frames(1, 1)[0]}).failed == {1}
+    stepper.close(1)
+    for slot in range(2):
+        opened(stepper, slot, prompt(seed=slot))
+    for frame in frames(2, 60):
+        assert not step(stepper, {0: frame, 1: frame}).failed
+
+
+def test_a_call_that_breaks_off_ends_the_conversations_in_it_and_no_other(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper = make(3)
+    for slot in range(2):
+        opened(stepper, slot, prompt(seed=slot))
+    decode, frame = stepper._mimi.decode, frames(1, 1)[0]
+
+    def break_off(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("device-side assert")
+
+    monkeypatch.setattr(stepper._mimi, "decode", break_off)
+    with pytest.raises(RuntimeError, match="device-side"):
+        step(stepper, {0: frame, 1: frame})
+    with pytest.raises(EngineError, match="broke off"):
+        step(stepper, {0: frame, 1: frame})
+    monkeypatch.setattr(stepper._mimi, "decode", decode)
+    opened(stepper, 2, prompt(seed=2))
+    output = step(stepper, dict.fromkeys(range(3), frame))
+    assert output.failed == {0, 1}
+    assert output.tokens[2].min() >= 0
+    for slot in range(2):
+        stepper.close(slot)
+        opened(stepper, slot, prompt(seed=slot))
+    assert not step(stepper, dict.fromkeys(range(3), frame)).failed
+
+
+def test_a_prompt_that_ends_in_no_number_fails_its_slot_and_is_not_kept(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper = make(1)
+    embed = stepper._lm.embed
+    monkeypatch.setattr(stepper._lm, "embed", lambda tokens: embed(tokens) * float("nan"))
+    with pytest.raises(EngineError, match="not finite"):
+        opened(stepper, 0, prompt())
+    monkeypatch.undo()
+    stepper.close(0)
+    opened(stepper, 0, prompt())
+    assert not any(step(stepper, {0: frame}).failed for frame in frames(1, 60))
+
+
 class SpyRunner(PlainRunner):
     extents: list[Extent]
 
@@ -236,7 +291,7 @@ def test_a_caller_who_is_left_over_moves_to_a_low_row_and_does_not_notice(
     stepper = make(4)
     for slot in range(4):
         opened(stepper, slot, prompt(seed=8 + slot))
-    stepper._runner = runner = SpyRunner(stepper._tick, 4)
+    stepper._runner = runner = SpyRunner(stepper._tick)
     heard = [step(stepper, dict.fromkeys(range(4), frame)).tokens[3].tolist() for frame in said[:20]]
     for slot in range(3):
         stepper.close(slot)
@@ -323,8 +378,40 @@ def test_text_comes_as_words_and_never_as_control_tokens(make: Make) -> None:
 
 
 def test_a_loaded_model_serves_a_stepper_of_its_own(checkpoint: Path) -> None:
-    model = load_model(1, EngineOptions(slots=1, device="cpu", model=str(checkpoint)))
-    stepper = PersonaPlexStepper.of(1, model)
+    options = EngineOptions(slots=1, device="cpu", model=str(checkpoint))
+    stepper = PersonaPlexStepper(1, options, load_model(1, options))
     opened(stepper, 0, prompt())
     assert torch.is_inference_mode_enabled() is False
     assert len(talk(stepper, 0, frames(1, 2))) == 2
+
+
+def test_gaps_that_were_used_do_not_make_chunks_look_cheaper(make: Make) -> None:
+    """Chunks that are taken for cheaper than they are overrun the gap, and then a neighbour's tick is late."""
+    stepper = make(1)
+    now = [0.0]
+    fixed_s, each_s = 0.010, 0.001
+    pace = stepper._prefills.pace = ChunkPace()
+    for size in (1, 8, 64):
+        pace.took(size, fixed_s + each_s * size)
+    prefill = stepper._lm.prefill
+
+    def timed(row: int, start: int, inputs: torch.Tensor) -> torch.Tensor:
+        now[0] += fixed_s + each_s * len(inputs)
+        return prefill(row, start, inputs)
+
+    stepper._lm.prefill = timed  # type: ignore[method-assign]
+    for turn in range(20):
+        stepper.open(0, prompt(seed=turn))
+        task = stepper._talks[0].opening
+        assert task is not None
+        stepper._prefills.prompts = PromptCache(0)
+        task._clock = lambda: now[0]
+        task._went_on_s = now[0]
+        while True:
+            gap_ends_s = now[0] + 0.030
+            ready = stepper.prefill(0, 0.030)
+            assert now[0] <= gap_ends_s + 1e-9
+            if ready:
+                break
+            now[0] = gap_ends_s + 0.050
+        stepper.close(0)

@@ -7,7 +7,7 @@ import torch
 
 from rtc_server.engine.personaplex.load import Model, load_model
 from rtc_server.engine.personaplex.sampling import GREEDY, Mode
-from rtc_server.engine.personaplex.tick import Extent, PlainRunner, Tick, _batches, _key_buckets
+from rtc_server.engine.personaplex.tick import Extent, PlainRunner, Tick, _key_buckets, batches
 from rtc_server.engine.registry import EngineOptions
 
 ROWS = 4
@@ -28,7 +28,7 @@ def fresh(model: Model) -> Tick:
 
 def run(tick: Tick, rows: list[int], calls: int, seed: int = 1) -> list[torch.Tensor]:
     """What the first of `rows` says in so many calls."""
-    runner, noise = PlainRunner(tick, ROWS), torch.Generator().manual_seed(seed)
+    runner, noise = PlainRunner(tick), torch.Generator().manual_seed(seed)
     heard = []
     for call in range(calls):
         tick.active.zero_()
@@ -44,7 +44,7 @@ def test_a_row_without_a_prompt_says_nothing_in_its_first_call(model: Model) -> 
     first, second = run(tick, [0], 2)
     assert (first == -1).all()
     assert (second >= 0).all()
-    assert tick.out_sound[0]
+    assert tick.out_finite[0]
     assert tick.out_pcm.abs().max() <= 1.0
 
 
@@ -68,13 +68,13 @@ def test_sound_that_is_no_number_is_reported_for_its_row_alone(model: Model) -> 
     tick.pcm[0] = float("nan")
     tick.body(Extent(rows=2, keys=1))
     model.mimi.reset(0)
-    assert tick.out_sound[1]
+    assert tick.out_finite[1]
     assert torch.isfinite(tick.out_pcm[1]).all()
 
 
 def test_graphs_cover_every_batch_and_every_filling() -> None:
-    assert _batches(6) == [1, 2, 4, 6]
-    assert _batches(1) == [1]
+    assert batches(6) == [1, 2, 4, 6]
+    assert batches(1) == [1]
     assert _key_buckets(2999) == [256, 512, 1024, 2048, 2999]
     assert _key_buckets(100) == [100]
 
@@ -87,7 +87,7 @@ def test_a_replayed_graph_says_what_plain_calls_say(checkpoint: Path) -> None:
     model = load_model(ROWS, EngineOptions(slots=ROWS, device="cuda", dtype="f32", model=str(checkpoint)))
     device = torch.device("cuda")
     tick = Tick(model.lm, model.mimi, rows=ROWS, device=device)
-    plain, graph = PlainRunner(tick, ROWS), GraphRunner(tick, ROWS)
+    plain, graph = PlainRunner(tick), GraphRunner(tick)
     heard = []
     for runner in (plain, graph):
         for row in range(ROWS):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rtc_server.engine.personaplex.config import LmConfig, MimiConfig, ModelConfig
 from rtc_server.engine.personaplex.device import parse_device
 from rtc_server.engine.personaplex.lm import LanguageModel
-from rtc_server.engine.personaplex.load import Model
+from rtc_server.engine.personaplex.load import Model, plan_for
 from rtc_server.engine.personaplex.mimi.codec import Mimi
 from rtc_server.engine.personaplex.names import lm_shapes, mimi_shapes
 from rtc_server.engine.personaplex.randomweights import RandomWeights
@@ -57,7 +57,8 @@ class EchoingModel(PersonaPlexStepper):
         mimi = Mimi(RandomWeights(mimi_shapes(MIMI), device, torch.float32), MIMI, rows=slots, device=device)
         config = ModelConfig(LM, MIMI, personaplex=True)
         tokenizer = cast(Tokenizer, _EveryPersonaIsNew(LM.text_card))
-        self._set_up(slots, Model("echoing", config, lm, mimi, tokenizer, VoiceShelf(()), device))
+        plan = plan_for(config, slots, options, device, torch.float32)
+        super().__init__(slots, options, Model("echoing", config, lm, mimi, tokenizer, VoiceShelf(()), device, plan))
 
     def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
         output = super().step(pcm, live)

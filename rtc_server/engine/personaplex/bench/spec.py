@@ -70,13 +70,14 @@ class EngineBench:
         check(self.preset in PRESETS, f"--preset {self.preset!r} is none of {', '.join(PRESETS)}")
         check(self.part in PARTS, f"--part {self.part!r} is none of {', '.join(PARTS)}")
         check(self.dtype is None or self.dtype in DTYPES, f"--dtype {self.dtype!r} is none of {', '.join(DTYPES)}")
+        check(len(self.slots) > 0, "--slots needs a number")
         for slots in self.slots:
             check(1 <= slots <= MAX_SLOTS, f"--slots {slots} must be 1..{MAX_SLOTS}")
-        least = min(self.slots, default=0)
-        check(least > 0, "--slots needs a number")
+        least = min(self.slots)
         check(
             self.live is None or 1 <= self.live <= least, f"--live {self.live} must be 1..{least}, the slots there are"
         )
+        check(len(self.fill) > 0, "--fill needs a number")
         for fill in self.fill:
             check(1 <= fill <= 100_000, f"--fill {fill} must be 1..100000")
         check(self.threads is None or self.threads >= 1, f"--threads {self.threads} must be 1 or more")

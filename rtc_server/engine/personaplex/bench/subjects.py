@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from rtc_server.engine.personaplex.bench.clock import Clock, Sample
 from rtc_server.engine.personaplex.config import CODEBOOKS, TOKEN_ROWS
-from rtc_server.engine.personaplex.lm import LanguageModel
+from rtc_server.engine.personaplex.lm import LanguageModel, LmStep
 from rtc_server.engine.personaplex.mimi.codec import Mimi
 from rtc_server.engine.personaplex.rows import batch_size
 from rtc_server.engine.personaplex.tick import Extent, Tick
@@ -93,7 +94,7 @@ class LanguagePart:
             self.lm.kv.set_length(row, length)
         self.lm.sampler.draw(range(self._live))
 
-    def call(self) -> object:
+    def call(self) -> LmStep:
         return self.lm.step(self._codes, self._active, self.keys, mode=self.mode, full=self._live == 1)
 
 
@@ -115,7 +116,7 @@ class CodecPart:
     def rewind(self) -> None:
         """The ring goes on: once it is full a call costs the same for ever."""
 
-    def call(self) -> object:
+    def call(self) -> Tensor:
         codes = self.mimi.encode(self._pcm, self._active, keys=self.keys)
         return self.mimi.decode(codes, self._active, keys=self.keys)
 
@@ -135,7 +136,7 @@ class WholePart:
     def rewind(self) -> None:
         self._language.rewind()
 
-    def call(self) -> object:
+    def call(self) -> Tensor:
         self._tick.body(self._extent)
         return self._tick.out_pcm
 
