@@ -51,8 +51,7 @@ class ClientSpec:
     connects: int = 0
     """Short calls made one after the other before the others, for the set-up times alone."""
     join_every_s: float = 0.0
-    """While the others are measured, one more caller comes, waits for the first packet and goes, so many seconds apart.
-    0: nobody."""
+    """While the others are measured, one more caller comes again and again, and stays half of this time. 0: nobody."""
     events: bool = True
     """Offer the data channel for events."""
     loss: float = 0.0
@@ -161,9 +160,13 @@ class LoadClient:
 
     async def _join_again_and_again(self) -> None:
         while self._spec.join_every_s:
-            await asyncio.sleep(self._spec.join_every_s)
-            await self._hang_up(await self._dial())
+            call = await self._dial()
             self._joined += 1
+            try:
+                await asyncio.sleep(self._spec.join_every_s / 2)
+            finally:
+                await self._hang_up(call)
+            await asyncio.sleep(self._spec.join_every_s / 2)
 
     def _usage(self) -> Usage | None:
         return None if self._spec.server_pid is None else read_usage(self._spec.server_pid)

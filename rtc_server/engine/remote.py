@@ -222,6 +222,9 @@ class RemoteEngine:
         except (RtcServerError, OSError) as error:
             log.error("engine does not start again", error=str(error), failures=failures + 1)
             return None
+        except Exception:  # whatever it is, it must not end the supervisor: nobody else would start the engine again
+            log.exception("engine does not start again", failures=failures + 1)
+            return None
         log.info("engine serves again", pid=incarnation.pid, after_s=round(time.monotonic() - began_s, 1))
         return incarnation
 

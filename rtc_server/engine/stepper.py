@@ -56,7 +56,10 @@ class FrameSpec:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Overrides of the engine's own sampling; ``None`` keeps its default, a temperature of 0 is greedy."""
+    """Overrides of the engine's own sampling; ``None`` keeps its default.
+
+    A temperature of 0 is greedy; a top-k of 0 is no limit.
+    """
 
     audio_temperature: float | None = None
     audio_top_k: int | None = None

@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sampling.add_argument(
             f"--{part}-temperature", type=float, metavar="T", help="0: greedy (default: the engine's)"
         )
-        sampling.add_argument(f"--{part}-top-k", type=int, metavar="K", help="among how many (default: the engine's)")
+        sampling.add_argument(
+            f"--{part}-top-k",
+            type=int,
+            metavar="K",
+            help="among how many (0: all that the engine can; default: the engine's)",
+        )
 
 
 def run_arguments(arguments: argparse.Namespace, settings: Settings) -> int:

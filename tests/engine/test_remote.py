@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from rtc_server import metrics
 from rtc_server.engine.client import Lease, SlotStatus, TickResult
+from rtc_server.engine.process import incarnation
+from rtc_server.engine.process.child import Child
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.remote import RemoteEngine, has_own_process
 from rtc_server.engine.stepper import FRAME_SAMPLES, SessionPrompt
@@ -162,6 +164,24 @@ async def test_an_engine_that_does_not_start_again_is_tried_again(tmp_path: Path
     needed.touch()
     await _until_ready(engine)
     await engine.stop()
+
+
+async def test_whatever_goes_wrong_with_a_start_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with _running() as engine:
+        refusals = iter([RuntimeError("can't start new thread"), KeyError("kind")])
+
+        def launch(*arguments: Any) -> Child:
+            for refusal in refusals:
+                raise refusal
+            return Child(*arguments)
+
+        monkeypatch.setattr(incarnation, "Child", launch)
+        pid = _pid(engine)
+        os.kill(pid, signal.SIGKILL)
+        await _until_replaced(engine, pid)
+        assert not list(refusals)
 
 
 async def test_an_engine_that_dies_while_it_drains_is_not_started_again() -> None:

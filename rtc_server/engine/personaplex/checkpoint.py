@@ -22,7 +22,7 @@ from typing import Any
 
 from rtc_server.engine.personaplex import hub
 from rtc_server.engine.personaplex.config import ModelConfig
-from rtc_server.engine.personaplex.header import is_bare_name, read_header
+from rtc_server.engine.personaplex.header import FilesMissing, is_bare_name, read_header
 from rtc_server.engine.personaplex.progress import Meter
 from rtc_server.engine.personaplex.settings import CONFIG_NAME, model_config, read_config
 from rtc_server.errors import CheckpointError, ConfigError
@@ -71,20 +71,44 @@ def locate(model: str, revision: str | None, meter: Meter | None = None) -> Chec
 
     Raises: ConfigError for a name that can be neither; CheckpointError for anything about the files.
     """
+    if (folder := _folder(model, revision)) is not None:
+        return in_folder(folder)
+    snapshot = hub.fetch(model, revision, patterns_for, meter)
+    return in_folder(snapshot, name=model, revision=snapshot.name)
+
+
+def at_hand(model: str, revision: str | None) -> Checkpoint | None:
+    """What `locate` finds without the network; None for a repository that the hub's cache does not hold whole.
+
+    A branch is what it was when it was fetched last.
+
+    Raises: as `locate`.
+    """
+    if (folder := _folder(model, revision)) is not None:
+        return in_folder(folder)
+    if (snapshot := hub.cached(model, revision, patterns_for)) is None:
+        return None
+    try:
+        return in_folder(snapshot, name=model, revision=snapshot.name)
+    except FilesMissing:
+        return None
+
+
+def _folder(model: str, revision: str | None) -> Path | None:
+    """None for the name of a repository. Raises: ConfigError for a name that can be neither."""
     folder = _path(model)
     if folder.is_dir():
         if revision is not None:
             raise ConfigError(f"{model} is a folder and has no revision {revision!r}", hint="drop --revision")
-        return in_folder(folder)
+        return folder
     if folder.exists():
         raise ConfigError(f"{model} is a file", hint="--model takes the folder with all the files of a checkpoint")
-    if not is_repository(model):
+    if not _REPOSITORY.fullmatch(model):
         raise ConfigError(
             f"--model {model!r} is neither a folder nor the name of a repository",
             hint="give a folder that exists, or owner/name as on the hub",
         )
-    snapshot = hub.fetch(model, revision, patterns_for, meter)
-    return in_folder(snapshot, name=model, revision=snapshot.name)
+    return None
 
 
 def _path(model: str) -> Path:
@@ -97,17 +121,12 @@ def _path(model: str) -> Path:
     return path
 
 
-def is_repository(name: str) -> bool:
-    """Has it the form of a repository's name?"""
-    return _REPOSITORY.fullmatch(name) is not None
-
-
 def in_folder(folder: Path, *, name: str | None = None, revision: str | None = None) -> Checkpoint:
-    """Raises: CheckpointError that lists all files that are missing."""
+    """Raises: FilesMissing, which lists them all; CheckpointError for anything else about the files."""
     raw = read_config(folder)
     found = {kind: _matches(folder, _patterns(kind, raw)) for kind in KINDS}
     if missing := [f"{' or '.join(_patterns(kind, raw))} ({kind.what})" for kind in KINDS if not found[kind]]:
-        raise CheckpointError(
+        raise FilesMissing(
             f"{folder} lacks {', and '.join(missing)}",
             hint="put all files of a checkpoint into one folder, or name a repository on the hub",
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 CODEBOOKS = 8
 """Codes of one voice in one frame: one semantic, seven acoustic."""
+CODEC_STEPS = 2
+"""Of the codec's transformers in a frame."""
 TOKEN_ROWS = 17
 TEXT_ROW = 0
 AGENT_ROWS = slice(1, 9)

@@ -12,7 +12,7 @@ DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 """Of the container, as it sees itself."""
-_DEVICE_HINT = "set --device to cpu, cuda, cuda:1 or mps"
+_DEVICE_HINT = "set --device to cpu, cuda or cuda:1"
 
 
 def parse_dtype(name: str | None, device: torch.device) -> torch.dtype:
@@ -23,7 +23,7 @@ def parse_dtype(name: str | None, device: torch.device) -> torch.dtype:
     if name is None:
         if device.type == "cuda":
             return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
+        return torch.float32
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is none of {', '.join(DTYPES)}", hint="set --dtype")
     return DTYPES[name]
@@ -35,7 +35,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def parse_device(name: str | None) -> torch.device:
-    """``cpu``, ``cuda``, ``cuda:1``, ``mps``. None: the first GPU, else the CPU.
+    """``cpu``, ``cuda``, ``cuda:1``. None: the first GPU, else the CPU.
 
     Raises: ConfigError for what is not a device, or not one of this machine.
     """
@@ -47,9 +47,7 @@ def parse_device(name: str | None) -> torch.device:
         raise ConfigError(f"device {name!r} is unknown", hint=_DEVICE_HINT) from error
     if device.type == "cuda":
         _check_cuda(name, device)
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(f"device {name!r}: this machine has no Apple GPU that torch can use", hint=_DEVICE_HINT)
-    elif device.type not in ("cpu", "mps"):
+    elif device.type != "cpu":  # say mps, which lacks the float64 that positions are turned with
         raise ConfigError(f"device {name!r} is of a kind that this engine does not run on", hint=_DEVICE_HINT)
     return device
 
@@ -77,8 +75,6 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         free, _total = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if device.type == "mps":
-        return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
     known = [free for free in (_free_of_machine(), _free_of_container()) if free is not None]
     return min(known, default=None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from rtc_server.engine.personaplex.config import CODEBOOKS, TOKEN_ROWS, LmConfig, MimiConfig
+from rtc_server.engine.personaplex.config import CODEBOOKS, CODEC_STEPS, TOKEN_ROWS, LmConfig, MimiConfig
 from rtc_server.engine.personaplex.names import FRAME_RATE_KERNEL, Shape, lm_shapes, mimi_shapes
 from rtc_server.engine.stepper import FRAME_SAMPLES
 
@@ -67,7 +67,7 @@ def mimi_weights_bytes(config: MimiConfig) -> int:
 
 def mimi_row_bytes(config: MimiConfig) -> int:
     """Of one row: both rings, and the past of every convolution: kernel - stride steps of its input."""
-    past = config.dim * (FRAME_RATE_KERNEL - 2) + config.dim  # down and up between 25 and 12.5 steps a second
+    past = config.dim * (FRAME_RATE_KERNEL - CODEC_STEPS) + config.dim  # down and up between 25 and 12.5 steps a second
     for name, shape in mimi_shapes(config).items():
         if name.startswith(("encoder.model", "decoder.model")) and name.endswith(".weight"):
             past += _past_numbers(name, shape)

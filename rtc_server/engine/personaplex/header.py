@@ -24,6 +24,10 @@ _ELSEWHERE = re.compile(r"[/\\:\0]")
 _LFS_POINTER = b"version https://git-lfs"
 
 
+class FilesMissing(CheckpointError):
+    """Nothing is wrong with the files of a checkpoint but that some are not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     file: Path
@@ -36,7 +40,8 @@ class StoredTensor:
 def read_header(path: Path) -> dict[str, StoredTensor]:
     """The tensors of a safetensors file, or of all files that an index (``*.json``) names.
 
-    Raises: CheckpointError for what cannot be read, is something else, or is shorter than its header says.
+    Raises: CheckpointError for what cannot be read, is something else, or is shorter than its header says; FilesMissing
+    for an index that names files which are not there.
     """
     try:
         if path.suffix == ".json":
@@ -58,8 +63,8 @@ def _read_index(path: Path) -> dict[str, StoredTensor]:
     if outside := [name for name in names if not is_bare_name(name)]:
         raise _damaged(path, f"names a file outside its folder: {outside[0]!r}")
     if missing := [name for name in names if not (path.parent / name).is_file()]:
-        raise CheckpointError(f"{path.name} names files that are not in {path.parent}: {', '.join(missing)}",
-                              hint="fetch them; a checkpoint in several files needs all of them")  # fmt: skip
+        raise FilesMissing(f"{path.name} names files that are not in {path.parent}: {', '.join(missing)}",
+                           hint="fetch them; a checkpoint in several files needs all of them")  # fmt: skip
     stored: dict[str, StoredTensor] = {}
     for name in names:
         stored |= read_header(path.parent / name)

@@ -59,6 +59,28 @@ def fetch(
             return _download(repository, snapshot, patterns, wanted, meter or SilentMeter())
 
 
+def cached(
+    repository: str, revision: str | None, patterns_for: Callable[[Mapping[str, Any]], list[str]]
+) -> Path | None:
+    """As `fetch`, from the cache alone; None where that lacks the revision, or is known to lack a file of it.
+
+    Raises: CheckpointError.
+    """
+    with explained(repository, revision):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        try:
+            snapshot = Path(
+                snapshot_download(repository, revision=revision, allow_patterns=[CONFIG_NAME], local_files_only=True)
+            )
+            patterns = patterns_for(read_config(snapshot))
+            snapshot_download(repository, revision=snapshot.name, allow_patterns=patterns, local_files_only=True)
+        except LocalEntryNotFoundError:
+            return None
+    return snapshot
+
+
 def _to_download(repository: str, snapshot: Path, patterns: list[str]) -> dict[str, int]:
     """Names and sizes of the files that the cache does not have; none when nobody can be asked."""
     from huggingface_hub import snapshot_download

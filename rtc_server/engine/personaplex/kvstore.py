@@ -11,7 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-INT8_MAX = 127
+from rtc_server.engine.personaplex.matrix import INT8_MAX
+
 KEY = 0
 """Beside it: 1, the values."""
 

@@ -100,7 +100,7 @@ def plan_for(
 
 @contextlib.contextmanager
 def memory_explained(plan: MemoryPlan, device: torch.device) -> Iterator[None]:
-    """Turns a lack of memory into an EngineError with the figures: whoever else is on the device may have taken what was
+    """Turns a lack of memory into an EngineError with the figures: somebody else on the device may have taken what was
     free a moment ago."""
     try:
         yield

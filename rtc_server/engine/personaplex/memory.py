@@ -11,6 +11,7 @@ from functools import cached_property
 
 from rtc_server.engine.personaplex.config import ModelConfig
 from rtc_server.engine.personaplex.footprint import (
+    FLOAT_BYTES,
     TICK_BYTES,
     lm_row_bytes,
     lm_weights_bytes,
@@ -18,11 +19,10 @@ from rtc_server.engine.personaplex.footprint import (
     mimi_weights_bytes,
     ring_bytes,
 )
+from rtc_server.engine.personaplex.header import ITEM_BYTES
 from rtc_server.engine.stepper import FRAME_S
 
-DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
-ACTIVATION_BYTES_ON_CPU = 4
-WORK_BYTES = {"cpu": 1 << 28, "mps": 1 << 29, "cuda": 1 << 30}
+WORK_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
 """Room for what a call makes on its way and for the libraries: an estimate, where all else is counted."""
 PINNED_POSITIONS = 300
 """Of a pinned prompt, which is kept a second time: a voice of ten seconds and a persona of 150 words. An estimate."""
@@ -51,7 +51,7 @@ class MemoryPlan:
         return mimi_weights_bytes(self.config.mimi) + lm_weights_bytes(
             self.config.lm,
             steps=self.depformer_steps,
-            item_bytes=DTYPE_BYTES[self.dtype],
+            item_bytes=self._item_bytes,
             activation_bytes=self._activation_bytes,
             bits=self.weight_bits,
         )
@@ -89,8 +89,12 @@ class MemoryPlan:
         return self.config.lm.context
 
     @property
+    def _item_bytes(self) -> int:
+        return ITEM_BYTES[self.dtype.upper()]
+
+    @property
     def _activation_bytes(self) -> int:
-        return ACTIVATION_BYTES_ON_CPU if self.device_type == "cpu" else DTYPE_BYTES[self.dtype]
+        return FLOAT_BYTES if self.device_type == "cpu" else self._item_bytes
 
     def slots_in(self, free_bytes: int) -> int:
         """The largest number of slots that fits, with all else as planned."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from rtc_server.engine.personaplex.checkpoint import is_repository, locate
+from rtc_server.engine.personaplex.checkpoint import at_hand
 from rtc_server.engine.personaplex.config import MOSHIKO, PERSONAPLEX_7B
 from rtc_server.engine.personaplex.device import parse_device, parse_dtype
 from rtc_server.engine.personaplex.load import check_fits, plan_for
-from rtc_server.engine.personaplex.presence import DEFAULT_MODEL, is_downloaded
+from rtc_server.engine.personaplex.presence import DEFAULT_MODEL
 from rtc_server.engine.registry import EngineOptions
 
 PUBLISHED = {DEFAULT_MODEL: PERSONAPLEX_7B, "kyutai/moshiko-pytorch-bf16": MOSHIKO}
@@ -22,10 +20,10 @@ def report(options: EngineOptions) -> str:
     device = parse_device(options.device)
     dtype = parse_dtype(options.dtype, device)
     name = options.model or DEFAULT_MODEL
-    place = "to be fetched at the first start"
-    config = PUBLISHED.get(name)
-    if is_downloaded(name) or not is_repository(name) or Path(name).exists():
-        config, place = locate(name, options.revision).config, "on this machine"
+    if (checkpoint := at_hand(name, options.revision)) is not None:
+        config, place = checkpoint.config, "on this machine"
+    else:
+        config, place = PUBLISHED.get(name), "to be fetched at the first start"
     if config is None:
         return f"{name} on {device}, {place}."
     plan = plan_for(config, options.slots, options, device, dtype)

@@ -17,7 +17,7 @@ from rtc_server.engine.stepper import Sampling
 TEXT_TEMPERATURE, TEXT_TOP_K = 0.7, 25
 AUDIO_TEMPERATURE, AUDIO_TOP_K = 0.8, 250
 MAX_TOP_K = 250
-"""Of text and audio: a larger one is lowered to it."""
+"""Of text and audio: a larger one is lowered to it, and 0 means it."""
 GREEDY = Sampling(audio_temperature=0.0, text_temperature=0.0)
 
 
@@ -25,7 +25,7 @@ GREEDY = Sampling(audio_temperature=0.0, text_temperature=0.0)
 class Mode:
     """What the rows of a call want, known on the host: paths that nobody takes are left out.
 
-    A captured graph is made for one mode and serves every other that this one `covers`. The default covers all.
+    A mode serves rows that want less, too: the tokens are the same. The default serves all, so captured graphs have it.
     """
 
     text_k: int = MAX_TOP_K
@@ -35,19 +35,8 @@ class Mode:
     """Some row takes the likeliest."""
     greedy_codes: bool = True
 
-    def covers(self, other: Mode) -> bool:
-        """Rows that want `other` may be called in this mode; the tokens are the same."""
-        return (
-            self.text_k >= other.text_k
-            and self.code_k >= other.code_k
-            and self.greedy_text >= other.greedy_text
-            and self.greedy_codes >= other.greedy_codes
-        )
-
 
 ANY_MODE = Mode()
-USUAL_MODE = Mode(TEXT_TOP_K, AUDIO_TOP_K, greedy_text=False, greedy_codes=False)
-"""Of rows that keep the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,4 +171,4 @@ def choose(logits: Tensor, warmth: Tensor, start: Tensor) -> Tensor:
 
 
 def _clamped(top_k: int) -> int:
-    return min(max(top_k, 1), MAX_TOP_K)
+    return min(top_k, MAX_TOP_K) if top_k > 0 else MAX_TOP_K

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from rtc_server.engine.personaplex.config import (
     CODEBOOKS,
+    CODEC_STEPS,
     DELAYS,
     MOSHIKO,
     PERSONAPLEX_7B,
@@ -21,6 +22,7 @@ from rtc_server.engine.personaplex.config import (
 )
 from rtc_server.engine.personaplex.header import StoredTensor
 from rtc_server.engine.personaplex.names import MAX_STEP_SETS, find, stored_codebooks, stored_step_sets
+from rtc_server.engine.stepper import FRAME_SAMPLES
 from rtc_server.errors import CheckpointError
 
 Stored = Mapping[str, StoredTensor]
@@ -29,7 +31,7 @@ Config = TypeVar("Config", LmConfig, MimiConfig)
 CONFIG_NAME = "config.json"
 MAX_CONFIG_BYTES = 1_000_000
 MODEL_TYPES = ("personaplex", "moshi")
-HOP_SAMPLES = 960
+HOP_SAMPLES = FRAME_SAMPLES // CODEC_STEPS
 """Of the codec's convolutions: 25 steps a second at 24 kHz."""
 FIXED: Mapping[str, Any] = {
     "n_q": 2 * CODEBOOKS,

@@ -7,6 +7,7 @@ shapes, that it is finite, that its ids exist in the model.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import uuid
@@ -68,6 +69,11 @@ class StoredVoice:
         return self.calls * FRAME_S
 
     @property
+    def digest(self) -> bytes:
+        """Of all that it holds."""
+        return _digest(self.embeddings, self.cache)
+
+    @property
     def newest(self) -> Tensor:
         """[17]: the rows of position N, all of them known."""
         return self.cache[:, len(self.embeddings) % RING_COLUMNS]
@@ -98,6 +104,18 @@ class VoiceAudio:
     @property
     def seconds(self) -> float:
         return len(self.pcm) / SAMPLE_RATE
+
+    @property
+    def digest(self) -> bytes:
+        """Of all that it holds."""
+        return _digest(torch.from_numpy(self.pcm))
+
+
+def _digest(*tensors: Tensor) -> bytes:
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.contiguous().view(torch.uint8).numpy())
+    return digest.digest()
 
 
 def check_stored(embeddings: Tensor, cache: Tensor) -> StoredVoice:

@@ -21,7 +21,8 @@ from rtc_server.engine.stepper import FRAME_SAMPLES
 
 
 def make_voice(checkpoint: Checkpoint, audio: VoiceAudio) -> StoredVoice:
-    """Encode and embed a recording on the CPU: about as long as it lasts. Embeddings have the type of the weights.
+    """Encode and embed a recording on the CPU: about as long as it lasts. The embeddings are bfloat16,
+    whatever the type of the weights.
 
     Raises: CheckpointError.
     """

@@ -62,17 +62,26 @@ class ShelvedVoice:
 class VoiceShelf:
     """Filled at construction, and then never changed; any thread may use it."""
 
-    def __init__(self, folders: Sequence[Path], config: LmConfig | None = None, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        config: LmConfig | None = None,
+        cache: Path | None = None,
+        *,
+        most_calls: int | None = None,
+    ) -> None:
         """Of several files with one name the earliest folder counts, then the earliest kind, if it can be used.
 
         Args:
             config: of the model that shall speak with the voices; None: what depends on it is not checked.
             cache: folder for prepared voices; None, or where it cannot be written: they stay in memory.
+            most_calls: see `check_model`.
 
         Raises: VoiceUnusable for a folder that cannot be listed.
         """
-        self._config, self._cache = config, cache
+        self._config, self._cache, self._most_calls = config, cache, most_calls
         self._ready: dict[str, Path | StoredVoice | VoiceAudio] = {}
+        self._digests: dict[str, bytes] = {}
         listed = [voice for folder in folders for file in _files(folder) if (voice := self._shelve(file)) is not None]
         self.listed = tuple(sorted(listed, key=lambda voice: (voice.name != DEFAULT_VOICE, voice.name)))
         """Everything that was found, the default voice first. What cannot be used says why."""
@@ -87,18 +96,18 @@ class VoiceShelf:
     def load(self, name: str) -> StoredVoice | VoiceAudio:
         """A voice as it was checked at the start; reads a file of a few megabytes at most.
 
-        Raises: UnknownVoice for a name that is not on the shelf; VoiceUnusable when its file has gone or changed.
+        Raises: UnknownVoice for a name that is not on the shelf; VoiceUnusable when its file has gone, or holds another
+        voice than at the start.
         """
-        known = self._named(name)
+        self._named(name)
         ready = self._ready[name]
         if not isinstance(ready, Path):
             return ready
         try:
             voice = from_safetensors(read_bytes(ready))
-            check_model(voice, self._config)
         except VoiceUnusable as error:
             raise VoiceUnusable(f"voice {name} cannot be loaded any more: {error.message}") from error
-        if voice.calls != known.frames:
+        if voice.digest != self._digests[name]:
             raise VoiceUnusable(f"voice {name} has changed since the start", hint="restart to take the new one")
         return voice
 
@@ -124,10 +133,10 @@ class VoiceShelf:
             if name is None:
                 raise VoiceUnusable("its name is not made of 1 to 64 letters, digits, _ and -")
             voice, ready = self._prepared(file, name)
-            check_model(voice, self._config)
+            check_model(voice, self._config, self._most_calls)
         except VoiceUnusable as error:
             return ShelvedVoice(name or file.name, file, kind, problem=str(error))
-        self._ready[name] = ready
+        self._ready[name], self._digests[name] = ready, voice.digest
         return ShelvedVoice(name, file, kind, voice.seconds, voice.calls)
 
     def _prepared(self, file: Path, name: str) -> tuple[StoredVoice | VoiceAudio, Path | StoredVoice | VoiceAudio]:
@@ -154,10 +163,12 @@ class VoiceShelf:
         return voice, prepared
 
 
-def shelf_of(checkpoint: Checkpoint | None, own: Path | None, cache: Path | None = None) -> VoiceShelf:
+def shelf_of(
+    checkpoint: Checkpoint | None, own: Path | None, cache: Path | None = None, *, most_calls: int | None = None
+) -> VoiceShelf:
     """The operator's own folder first, then the voices of the checkpoint, an archive of them unpacked.
 
-    `cache` None: `default_cache`.
+    `cache` None: `default_cache`. `most_calls`: see `check_model`.
 
     Raises: ConfigError when `own` is no folder; VoiceUnusable for an archive that cannot be unpacked.
     """
@@ -167,7 +178,8 @@ def shelf_of(checkpoint: Checkpoint | None, own: Path | None, cache: Path | None
     folders = [] if own is None else [own]
     if checkpoint is not None and (voices := checkpoint.voices) is not None:
         folders.append(voices if voices.is_dir() else unpacked(voices, cache / "archives"))
-    return VoiceShelf(folders, checkpoint.config.lm if checkpoint is not None else None, cache / "prepared")
+    config = checkpoint.config.lm if checkpoint is not None else None
+    return VoiceShelf(folders, config, cache / "prepared", most_calls=most_calls)
 
 
 def default_cache() -> Path:
@@ -185,8 +197,16 @@ def default_cache() -> Path:
         raise VoiceUnusable("this user has no home to keep voices in", hint="set XDG_CACHE_HOME to a folder") from error
 
 
-def check_model(voice: StoredVoice | VoiceAudio, config: LmConfig | None) -> None:
-    """Raises: VoiceUnusable for a voice that this model cannot take."""
+def check_model(voice: StoredVoice | VoiceAudio, config: LmConfig | None, most_calls: int | None = None) -> None:
+    """Does a voice fit a model? `most_calls`: of a voice, where prompts are pinned; None: they are not.
+
+    Raises: VoiceUnusable for a voice that this model cannot take.
+    """
+    if most_calls is not None and most_calls < voice.calls:
+        raise VoiceUnusable(
+            f"it lasts {voice.calls} frames, and at most {most_calls} of a voice can be pinned",
+            hint="use a shorter one, or drop --pin-prompt",
+        )
     if config is None:
         return
     if (most := longest_opening(config) - FIXED_CALLS) < voice.calls:

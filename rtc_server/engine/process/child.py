@@ -37,29 +37,33 @@ class Child:
     so that colours and progress bars are there. It finds modules where this process finds them. It has a process group
     of its own: Ctrl-C on the terminal is for the parent, which decides.
 
-    Raises: EngineUnavailable if the system does not start it.
+    Raises: EngineUnavailable if the system does not start it. Nothing is left of it after any failure.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], inherited_end: socket.socket) -> None:
         descriptor = inherited_end.fileno()
         ours, theirs = _error_stream()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, "--fd", str(descriptor), *arguments],
-                stdin=subprocess.DEVNULL,
-                stderr=theirs,
-                pass_fds=(descriptor,),
-                process_group=0,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-        except OSError as error:
-            os.close(ours)
-            raise EngineUnavailable(f"the engine process cannot be started: {error.strerror}") from None
-        finally:
-            os.close(theirs)
-        self._last_words = bytearray()
-        self._listener = threading.Thread(target=self._listen, args=(ours,), name="engine-stderr", daemon=True)
-        self._listener.start()
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, ours)
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", module, "--fd", str(descriptor), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stderr=theirs,
+                    pass_fds=(descriptor,),
+                    process_group=0,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                )
+            except OSError as error:
+                raise EngineUnavailable(f"the engine process cannot be started: {error.strerror}") from None
+            finally:
+                os.close(theirs)
+            undo.callback(self._process.wait)
+            undo.callback(self._process.kill)
+            self._last_words = bytearray()
+            self._listener = threading.Thread(target=self._listen, args=(ours,), name="engine-stderr", daemon=True)
+            self._listener.start()
+            undo.pop_all()
 
     @property
     def pid(self) -> int:

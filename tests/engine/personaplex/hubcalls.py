@@ -1,5 +1,7 @@
 """Run as a program: locate repositories one after the other, and print what came of each as a line of JSON.
 
+``owner/name@revision`` is fetched, ``?owner/name@revision`` is only looked for.
+
 The hub's library reads its environment when it is imported, so another environment takes another process.
 """
 
@@ -9,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from rtc_server.engine.personaplex.checkpoint import locate
+from rtc_server.engine.personaplex.checkpoint import at_hand, locate
 from rtc_server.errors import RtcServerError
 
 
@@ -30,9 +32,14 @@ class Counter:
 def call(model: str, revision: str | None) -> dict[str, Any]:
     counter = Counter()
     try:
-        checkpoint = locate(model, revision, counter)
+        if model.startswith("?"):
+            checkpoint = at_hand(model.removeprefix("?"), revision)
+        else:
+            checkpoint = locate(model, revision, counter)
     except RtcServerError as error:
         return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    if checkpoint is None:
+        return {"name": None}
     files = (checkpoint.lm_file, checkpoint.mimi_file, checkpoint.tokenizer_file, checkpoint.voices)
     return {
         "name": checkpoint.name,

@@ -30,6 +30,13 @@ def test_a_device_is_one_of_this_machine_or_a_clear_error(name: str) -> None:
         parse_device(name)
 
 
+def test_an_apple_gpu_is_refused_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ConfigError, match="device 'mps' is of a kind that this engine does not run on") as refused:
+        parse_device("mps")
+    assert "mps" not in refused.value.hint
+
+
 def test_without_a_gpu_the_cpu_is_chosen() -> None:
     assert parse_device(None).type == ("cuda" if torch.cuda.is_available() else "cpu")
 

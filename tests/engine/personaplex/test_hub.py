@@ -223,6 +223,22 @@ def test_half_a_snapshot_without_the_network_is_an_error(desk: Desk) -> None:
     assert again["name"] == "lab/cut"
 
 
+def test_whether_a_repository_is_here_is_known_without_asking_and_without_fetching(desk: Desk) -> None:
+    asked = desk.repositories["lab/renamed"].requests
+    shutil.rmtree(desk.home / "hub" / "models--lab--renamed", ignore_errors=True)
+    before = len(asked)
+    assert desk.ask("?lab/renamed") == [{"name": None}]
+    assert len(asked) == before
+    (fetched,) = desk.ask("lab/renamed")
+    before = len(asked)
+    here, by_commit, other = desk.ask("?lab/renamed", f"?lab/renamed@{COMMIT}", "?lab/renamed@v9")
+    assert here["files"] == by_commit["files"] == fetched["files"]
+    assert other == {"name": None}
+    (Path(fetched["folder"]) / "lm.safetensors").unlink()
+    assert desk.ask("?lab/renamed") == [{"name": None}]
+    assert len(asked) == before
+
+
 def test_a_cache_that_cannot_be_written_is_one_clear_error(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     (refused,) = desk.ask("lab/good", HF_HOME=str(tmp_path / "file" / "home"))

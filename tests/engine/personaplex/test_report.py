@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import constants
 
-from rtc_server.engine.personaplex import device, load, report
+from rtc_server.engine.personaplex import device, hub, load, report
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.registry import report as report_of
 from rtc_server.errors import CheckpointError, ConfigError, EngineError
+from tests.engine.personaplex.fakehub import COMMIT
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(hub, "fetch", lambda *_: pytest.fail("fetched"))
+
+
+@pytest.fixture
+def snapshot(checkpoint: Path, tmp_path: Path) -> Path:
+    """lab/tiny in the hub's cache, as its branch main."""
+    repository = tmp_path / "hub" / "models--lab--tiny"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    return Path(shutil.copytree(checkpoint, repository / "snapshots" / COMMIT))
 
 
 def test_a_folder_is_described_with_its_memory(checkpoint: Path) -> None:
@@ -36,6 +49,37 @@ def test_a_published_model_is_described_before_it_is_fetched(monkeypatch: pytest
 def test_an_unknown_repository_is_not_fetched_to_be_described() -> None:
     said = report.report(EngineOptions(device="cpu", model="somebody/something"))
     assert said == "somebody/something on cpu, to be fetched at the first start."
+
+
+def test_a_whole_snapshot_in_the_cache_is_described_from_its_files(snapshot: Path) -> None:
+    for revision in (None, COMMIT):
+        said = report.report(EngineOptions(device="cpu", model="lab/tiny", revision=revision))
+        assert "lab/tiny on cpu, on this machine. Memory: load 9.3 MB" in said
+
+
+def test_another_revision_than_the_one_in_the_cache_is_still_to_be_fetched(snapshot: Path) -> None:
+    said = report.report(EngineOptions(device="cpu", model="lab/tiny", revision="v2"))
+    assert said == "lab/tiny on cpu, to be fetched at the first start."
+
+
+@pytest.mark.parametrize("pattern", ["model.safetensors", "tokenizer_spm*"])
+def test_half_a_snapshot_in_the_cache_is_still_to_be_fetched(snapshot: Path, pattern: str) -> None:
+    next(snapshot.glob(pattern)).unlink()
+    said = report.report(EngineOptions(device="cpu", model="lab/tiny"))
+    assert said == "lab/tiny on cpu, to be fetched at the first start."
+
+
+def test_a_shard_that_is_not_in_the_cache_is_still_to_be_fetched(snapshot: Path) -> None:
+    (snapshot / "model.safetensors").unlink()
+    (snapshot / "model.safetensors.index.json").write_text('{"weight_map": {"x": "model-1.safetensors"}}')
+    said = report.report(EngineOptions(device="cpu", model="lab/tiny"))
+    assert said == "lab/tiny on cpu, to be fetched at the first start."
+
+
+def test_a_damaged_file_in_the_cache_is_said(snapshot: Path) -> None:
+    (snapshot / "model.safetensors").write_bytes(b"spoilt")
+    with pytest.raises(CheckpointError, match="not a safetensors file"):
+        report.report(EngineOptions(device="cpu", model="lab/tiny"))
 
 
 def test_too_little_memory_is_said_with_the_figures_and_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:

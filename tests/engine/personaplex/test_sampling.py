@@ -10,7 +10,6 @@ from rtc_server.engine.personaplex.sampling import (
     ANY_MODE,
     GREEDY,
     MAX_TOP_K,
-    USUAL_MODE,
     Mode,
     Sampler,
     choose,
@@ -160,16 +159,24 @@ def test_a_copied_row_goes_on_drawing_the_same() -> None:
 def test_a_mode_says_what_the_rows_of_a_call_want() -> None:
     sampler = Sampler(3, STEPS, "cpu")
     sampler.set(0, GREEDY, 0)
-    sampler.set(1, Sampling(audio_top_k=10_000, text_top_k=0), 1)
+    sampler.set(1, Sampling(audio_top_k=10_000, text_top_k=3), 1)
     sampler.set(2, Sampling(audio_temperature=0.0), 2)
     assert sampler.mode([0]) == Mode(0, 0, greedy_text=True, greedy_codes=True)
-    assert sampler.mode([1]) == Mode(1, MAX_TOP_K, greedy_text=False, greedy_codes=False)
+    assert sampler.mode([1]) == Mode(3, MAX_TOP_K, greedy_text=False, greedy_codes=False)
     assert sampler.mode([1, 2]) == Mode(25, MAX_TOP_K, greedy_text=False, greedy_codes=True)
     assert sampler.mode([0, 1, 2]) == Mode(25, MAX_TOP_K, greedy_text=True, greedy_codes=True)
-    assert ANY_MODE.covers(sampler.mode([0, 1, 2]))
-    assert not USUAL_MODE.covers(sampler.mode([0]))
-    sampler.set(1, Sampling(audio_top_k=20), 1)
-    assert USUAL_MODE.covers(sampler.mode([1])) and not sampler.mode([1]).covers(USUAL_MODE)
+
+
+def test_a_top_k_of_0_is_no_limit() -> None:
+    sampler = Sampler(2, STEPS, "cpu")
+    sampler.set(0, Sampling(text_top_k=0, audio_top_k=0), 1)
+    sampler.set(1, Sampling(text_top_k=MAX_TOP_K, audio_top_k=MAX_TOP_K), 1)
+    assert sampler.mode([0]) == sampler.mode([1])
+    sampler.draw(range(2))
+    race = sampler.race(slice(0, 2))
+    logits = torch.linspace(0, 1, 300).expand(2, -1)
+    for chosen in (race.text(logits), race.code(0, logits)):
+        assert chosen[0] == chosen[1] != 299
 
 
 def test_the_narrowest_mode_chooses_what_the_widest_does() -> None:

@@ -164,9 +164,11 @@ def test_a_voice_that_vanished_or_changed_meanwhile_is_refused(folder: Path) -> 
     write_voice(folder / "prepared.safetensors", stored(frames=6))
     with pytest.raises(VoiceUnusable, match="has changed"):
         shelf.load("prepared")
-    write_voice(folder / "prepared.safetensors", stored(dim=64))
-    with pytest.raises(VoiceUnusable, match="any more: it is made for a model of width 64"):
+    write_voice(folder / "prepared.safetensors", StoredVoice(torch.full((5, 32), 2.0), stored().cache))
+    with pytest.raises(VoiceUnusable, match="has changed"):
         shelf.load("prepared")
+    write_voice(folder / "prepared.safetensors", stored())
+    shelf.load("prepared")
     (folder / "prepared.safetensors").unlink()
     with pytest.raises(VoiceUnusable, match="any more"):
         shelf.load("prepared")
@@ -186,6 +188,14 @@ def test_a_voice_has_to_fit_the_model(voice: StoredVoice | VoiceAudio, problem: 
     with pytest.raises(VoiceUnusable, match=problem):
         check_model(voice, SLM)
     check_model(voice, None)
+
+
+def test_a_voice_that_is_too_long_to_be_pinned_is_left_off_with_a_reason(folder: Path, tmp_path: Path) -> None:
+    shelf = VoiceShelf([folder], SLM, tmp_path / "cache", most_calls=12)
+    assert shelf.names == ("PUBLISHED", "prepared")
+    (problem,) = [voice.problem for voice in shelf.listed if voice.problem]
+    assert "it lasts 13 frames, and at most 12 of a voice can be pinned" in problem and "--pin-prompt" in problem
+    assert shelf_of(None, folder, tmp_path / "cache", most_calls=11).names == ("prepared",)
 
 
 def test_text_and_audio_tokens_have_limits_of_their_own() -> None:

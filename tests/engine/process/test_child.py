@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -63,4 +66,26 @@ def test_a_system_that_starts_no_process_is_an_error_of_ours(
     descriptors = len(os.listdir("/dev/fd"))
     with pytest.raises(EngineUnavailable, match="cannot be started"):
         Child(WORKER, [], inherited_end)
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
+def test_a_process_that_nobody_can_listen_to_is_ended(
+    inherited_end: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    launched: list[subprocess.Popen[bytes]] = []
+    launch = subprocess.Popen.__init__
+
+    def remember(process: subprocess.Popen[bytes], *arguments: Any, **settings: Any) -> None:
+        launch(process, *arguments, **settings)
+        launched.append(process)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(subprocess.Popen, "__init__", remember)
+    descriptors = len(os.listdir("/dev/fd"))
+    with pytest.raises(RuntimeError, match="new thread"):
+        Child(WORKER, [], inherited_end)
+    assert launched[0].returncode is not None
     assert len(os.listdir("/dev/fd")) == descriptors

@@ -7,16 +7,13 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from rtc_server.engine.personaplex.config import MimiConfig
+from rtc_server.engine.personaplex.config import CODEC_STEPS, MimiConfig
 from rtc_server.engine.personaplex.mimi import seanet
 from rtc_server.engine.personaplex.mimi.convolution import DepthwiseUpsampling, ReplicatingConvolution
 from rtc_server.engine.personaplex.mimi.quantizer import Quantizer
 from rtc_server.engine.personaplex.mimi.state import Batch, RowState
 from rtc_server.engine.personaplex.mimi.transformer import Transformer
 from rtc_server.engine.personaplex.weights import Weights
-
-STEPS = 2
-"""Of the transformers, in a frame."""
 
 Trace = dict[str, Tensor]
 """Intermediates of a call by the reference's names for them, [n, steps, channels]."""
@@ -34,16 +31,16 @@ class Mimi:
         self._state = RowState(rows, device)
         self._encoder = seanet.encoder(weights, config, self._state)
         self._encoder_transformer = Transformer(
-            weights, "encoder_transformer", config, rows=rows, steps=STEPS, device=device
+            weights, "encoder_transformer", config, rows=rows, steps=CODEC_STEPS, device=device
         )
         down = weights.take("downsample.conv.conv.conv.weight").transpose(1, 2)
-        self._downsampling = ReplicatingConvolution(down, None, self._state, steps=STEPS, stride=STEPS)
+        self._downsampling = ReplicatingConvolution(down, None, self._state, steps=CODEC_STEPS, stride=CODEC_STEPS)
         self._quantizer = Quantizer(weights, config, rows=rows)
         self._upsampling = DepthwiseUpsampling(weights.take("upsample.convtr.convtr.convtr.weight"), self._state)
         self._decoder_transformer = Transformer(
-            weights, "decoder_transformer", config, rows=rows, steps=STEPS, device=device
+            weights, "decoder_transformer", config, rows=rows, steps=CODEC_STEPS, device=device
         )
-        self._decoder = seanet.decoder(weights, config, self._state, steps=STEPS)
+        self._decoder = seanet.decoder(weights, config, self._state, steps=CODEC_STEPS)
         self._transformers = (self._encoder_transformer, self._decoder_transformer)
         self._capacity = self._encoder_transformer.ring.capacity
         self.nbytes = sum(
@@ -99,7 +96,7 @@ class Mimi:
 
     def keys_for(self, frames: Iterable[int]) -> int:
         """Ring rows to read when these are the frames that the active rows have coded before (host numbers)."""
-        return min(self._capacity, STEPS * (1 + max(frames, default=0)))
+        return min(self._capacity, CODEC_STEPS * (1 + max(frames, default=0)))
 
     @torch.inference_mode()
     def reset(self, row: int) -> None:
