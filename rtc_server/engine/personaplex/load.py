@@ -17,6 +17,7 @@ from rtc_server.engine.personaplex.memory import MemoryPlan, plan_memory
 from rtc_server.engine.personaplex.mimi.codec import Mimi
 from rtc_server.engine.personaplex.presence import DEFAULT_MODEL
 from rtc_server.engine.personaplex.progress import meter_for
+from rtc_server.engine.personaplex.prompt import FIXED_CALLS
 from rtc_server.engine.personaplex.tokenizer import Tokenizer
 from rtc_server.engine.personaplex.voices import VoiceShelf, shelf_of
 from rtc_server.engine.registry import EngineOptions
@@ -75,7 +76,8 @@ def load_model(slots: int, options: EngineOptions) -> Model:
         with mimi_weights(checkpoint, device=device, meter=meter) as weights:
             mimi = Mimi(weights, config.mimi, rows=slots, device=device)
     log.info("model loaded", model=checkpoint.name, device=str(device), dtype=str(dtype).removeprefix("torch."))
-    shelf = shelf_of(replace(checkpoint, config=config), options.voices)
+    most_calls = lm.kv.pin_limit - FIXED_CALLS if options.pin_prompt else None
+    shelf = shelf_of(replace(checkpoint, config=config), options.voices, most_calls=most_calls)
     shelf.log_problems()
     tokenizer = Tokenizer(checkpoint.tokenizer_file, config.lm.text_card)
     return Model(checkpoint.name, config, lm, mimi, tokenizer, shelf, device, plan)

@@ -20,10 +20,9 @@ def report(options: EngineOptions) -> str:
     device = parse_device(options.device)
     dtype = parse_dtype(options.dtype, device)
     name = options.model or DEFAULT_MODEL
-    if (checkpoint := at_hand(name, options.revision)) is not None:
-        config, place = checkpoint.config, "on this machine"
-    else:
-        config, place = PUBLISHED.get(name), "to be fetched at the first start"
+    checkpoint = at_hand(name, options.revision)
+    place = "to be fetched at the first start" if checkpoint is None else "on this machine"
+    config = PUBLISHED.get(name) if checkpoint is None else checkpoint.config
     if config is None:
         return f"{name} on {device}, {place}."
     plan = plan_for(config, options.slots, options, device, dtype)

@@ -114,7 +114,7 @@ class VoiceAudio:
 def _digest(*tensors: Tensor) -> bytes:
     digest = hashlib.sha256()
     for tensor in tensors:
-        digest.update(tensor.contiguous().view(torch.uint8).numpy())
+        digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
     return digest.digest()
 
 
