@@ -56,11 +56,12 @@ def run_arguments(arguments: argparse.Namespace) -> int:
 
 
 def _listed(own: Path | None, model: str | None, revision: str | None) -> list[Line]:
-    from rtc_server.engine.personaplex.presence import DEFAULT_MODEL, is_downloaded
+    from rtc_server.engine.personaplex.checkpoint import at_hand
+    from rtc_server.engine.personaplex.presence import DEFAULT_MODEL
     from rtc_server.engine.personaplex.voices import shelf_of
 
     if model is None and own is None:
-        if not is_downloaded(DEFAULT_MODEL):
+        if at_hand(DEFAULT_MODEL, revision) is None:
             raise ConfigError(
                 f"whose voices? {DEFAULT_MODEL} is not on this machine", hint="name a --voices folder or a --model"
             )

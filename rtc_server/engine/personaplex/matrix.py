@@ -4,17 +4,19 @@ With so few rows a product is as fast as its weight can be read, and how fast th
 memory: on one CPU core the forms differ by a factor of up to two. So the form is chosen when the weight is loaded; it
 then serves every number of rows. The choice is a rule, not a race at start, so that results repeat.
 
-What was measured (one core of a Sapphire Rapids Xeon; ms for all products of a tick of the mid-size model):
+What was measured (one core of a Sapphire Rapids Xeon, the shortest of 15 by turns; ms for all products of a call of the
+mid-size model, 73 million weights):
 
 ====================  ======  ======  ======  ======
 float32               1 row   2 rows  4 rows  8 rows
 ====================  ======  ======  ======  ======
-as stored, [out, in]    18.9    22.0    34.1    47.5
-transposed, [in, out]   16.3    24.8    28.2    41.9
-packed by oneDNN        26.7    28.0    31.2    39.9
-bfloat16, as stored     21.5    24.2    22.9    22.1
-bfloat16, packed        14.6    16.6    15.6    14.3
-int8                     8.7    11.1    15.2    29.2
+as stored, [out, in]    19.8    21.5    37.4    46.3
+transposed, [in, out]   16.4    25.3    32.6    41.7
+packed by oneDNN        25.2    27.1    30.7    34.3
+by the rule below       15.8    25.4    29.6    38.5
+bfloat16, as stored     23.5    25.0    27.7    26.4
+bfloat16, packed        17.0    17.6    18.0    18.7
+int8                    11.7    13.2    17.1    28.4
 ====================  ======  ======  ======  ======
 
 - float32 on a CPU lies transposed: best for one row, and one row must stay cheap however many the engine has room for.
