@@ -50,6 +50,7 @@ def cases(spec: EngineBench) -> Iterator[Case]:
         for fill in spec.fill:
             with Case(machine, lm, mimi, slots=slots, fill=fill) as case:
                 yield case
+        del lm, mimi  # two models at a time might not fit
 
 
 def rounding_errors(spec: EngineBench) -> Iterator[Error]:
@@ -73,7 +74,7 @@ def rounding_errors(spec: EngineBench) -> Iterator[Error]:
 
 
 class Case:
-    """A context manager: leaving it ends the peers."""
+    """A context manager: leaving it ends the peers and lets go of the model."""
 
     def __init__(self, machine: Machine, lm: LanguageModel | None, mimi: Mimi | None, *, slots: int, fill: int) -> None:
         self._machine, self._spec = machine, machine.spec
@@ -97,6 +98,7 @@ class Case:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+        self._subjects.clear()
 
     def measure(self) -> Figures:
         """Everything once, by turns. Times in ms, per call."""

@@ -28,15 +28,16 @@ from rtc_server.engine.stepper import FloatFrames, StepOutput
 
 LM = LmConfig(
     dim=256,
-    layers=6,
+    layers=3,
     heads=4,
+    text_card=4000,
     gating=704,
     depformer_dim=128,
-    depformer_layers=2,
+    depformer_layers=1,
     depformer_heads=4,
     depformer_gating=352,
 )
-MIMI = MimiConfig(filters=8, dim=64, heads=4, layers=2, feed_forward=128, code_dim=32)
+MIMI = MimiConfig(filters=8, dim=64, heads=4, layers=1, feed_forward=128, code_dim=32)
 PERSONA_TOKENS = 240
 """Two or three paragraphs."""
 

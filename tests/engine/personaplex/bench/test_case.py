@@ -1,3 +1,4 @@
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from rtc_server.engine.personaplex.bench.case import Figures, cases, rounding_er
 from rtc_server.engine.personaplex.bench.machine import Machine
 from rtc_server.engine.personaplex.bench.spec import EngineBench
 from rtc_server.engine.personaplex.bench.subjects import LanguagePart
+from rtc_server.engine.personaplex.lm import LanguageModel
 from rtc_server.errors import ConfigError
 
 TINY = EngineBench(preset="tiny", slots=(2,), fill=(5,), device="cpu", threads=1, ticks=2, buffer_bytes=1 << 20)
@@ -81,6 +83,20 @@ def test_a_model_that_does_not_fit_is_refused_with_the_figures(monkeypatch: pyte
     with pytest.raises(ConfigError, match=r"load 31\.10 GB.* free on cpu") as raised:
         next(cases(replace(TINY, preset="7b")))
     assert "--dtype bf16" in raised.value.hint
+
+
+def test_a_model_is_gone_before_the_next_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[LanguageModel]] = []
+    make = Machine.language_model
+
+    def recorded(machine: Machine, slots: int) -> LanguageModel:
+        assert all(model() is None for model in made)
+        lm = make(machine, slots)
+        made.append(weakref.ref(lm))
+        return lm
+
+    monkeypatch.setattr(Machine, "language_model", recorded)
+    assert len(measured(replace(TINY, slots=(1, 2)))) == len(made) == 2
 
 
 def test_where_nobody_knows_what_is_free_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
