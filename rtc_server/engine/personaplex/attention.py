@@ -6,22 +6,39 @@ each query sees. No tensor is read back to the host.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from rtc_server.engine.personaplex.rotary import pairs_of, rotate
+from rtc_server.engine.personaplex.kvstore import KvStore
+from rtc_server.engine.personaplex.rotary import Rotary, pairs_of, rotate
 
-if TYPE_CHECKING:
-    from rtc_server.engine.personaplex.kvcache import KvRing
+
+class Ring(Protocol):
+    """What a plan reads of a `KvRing`."""
+
+    capacity: int
+    dtype: torch.dtype
+    store: KvStore
+    rotary: Rotary
+    length: Tensor
+    """[rows] int64: positions so far."""
+    pinned: Tensor
+    """[rows] int64: of the prompt, kept for ever."""
+    slots: Tensor
+    """[capacity] int64: 0, 1, 2, ..."""
+    lines: Tensor
+    """[rows, 1, 3, H] int64: where a head's ring rows begin, for queries, keys and values."""
+    is_kept: Tensor
+    """[3, 1] bool: keys and values are, queries are not."""
 
 
 class StepPlan:
     """Each row of the call takes `steps` positions; see `KvRing.step_plan`."""
 
-    def __init__(self, ring: KvRing, steps: int, keys: int, active: Tensor, rows: slice, *, full: bool) -> None:
+    def __init__(self, ring: Ring, steps: int, keys: int, active: Tensor, rows: slice, *, full: bool) -> None:
         self._store, self._rows, self._keys = ring.store, rows, min(keys, ring.capacity)
         pinned = ring.pinned[rows, None]
         around = ring.capacity - pinned
@@ -82,7 +99,7 @@ class PrefillPlan:
     from the pass itself: the ring can only keep the newest of them.
     """
 
-    def __init__(self, ring: KvRing, row: int, start: int, steps: int) -> None:
+    def __init__(self, ring: Ring, row: int, start: int, steps: int) -> None:
         window = ring.capacity
         self._store, self._row = ring.store, slice(row, row + 1)
         query = torch.arange(start, start + steps, device=ring.length.device)
