@@ -17,9 +17,18 @@ from rtc_server.engine.personaplex.stepper import PersonaPlexStepper
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import FloatFrames, SessionPrompt, StepOutput
 from rtc_server.media.pcm import to_int16
+from tests.engine.personaplex.fixedshapes import fix_shapes
 
 
-class TappedPersonaPlex(PersonaPlexStepper):
+class SteadyPersonaPlex(PersonaPlexStepper):
+    """The same arithmetic in a call and offline, whoever else is there."""
+
+    def __init__(self, slots: int, options: EngineOptions) -> None:
+        super().__init__(slots, options)
+        fix_shapes(self)
+
+
+class TappedPersonaPlex(SteadyPersonaPlex):
     """Gives each conversation a seed that is known later. Files: N.json the prompt, N.pcm int16, N.jsonl tokens."""
 
     def __init__(self, slots: int, options: EngineOptions) -> None:

@@ -77,8 +77,17 @@ def _replay(checkpoint: Path, tap: Path, number: int, prompt: dict[str, Any]) ->
         file.setparams((1, 2, 24_000, 0, "NONE", ""))
         file.writeframes(sound)
     command = [sys.executable, "-m", "rtc_server", "offline", f"{number}.wav", f"{number}.out.wav"]
-    command += ["--text", f"{number}.out.jsonl", "--engine", "personaplex", "--model", str(checkpoint)]
-    command += ["--device", "cpu", "--threads", "1", "--seed", str(prompt["seed"])]
+    command += ["--text", f"{number}.out.jsonl", "--model", str(checkpoint), "--slots", "2"]
+    command += [
+        "--engine",
+        "tests.e2e.tapped:SteadyPersonaPlex",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--seed",
+        str(prompt["seed"]),
+    ]
     command += ["--voice", prompt["voice"], "--persona", prompt["persona"]]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=tap, env=environment, check=True, timeout=120)

@@ -15,10 +15,12 @@ from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import FRAME_SAMPLES, FloatFrames, SessionPrompt, StepOutput
 from rtc_server.offline.stream import AgentFrame, stream
 from tests.engine.fakes import VirtualClock
+from tests.engine.personaplex.fixedshapes import fix_shapes
 
 PROMPTS = (SessionPrompt(persona="hi", voice="ALTO", seed=5), SessionPrompt(persona="", voice="BASS", seed=6))
 FRAMES = (40, 26)
 """Of the calls: the first goes beyond the context of the tiny model, opening included."""
+SLOTS = 4
 LATER = 9
 """The second caller comes so many frames after the first."""
 
@@ -34,6 +36,7 @@ class Tapped(PersonaPlexStepper):
 
     def __init__(self, slots: int, options: EngineOptions) -> None:
         super().__init__(slots, options)
+        fix_shapes(self)
         self.said: list[list[NDArray[np.int64]]] = [[] for _ in range(slots)]
 
     def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
@@ -50,7 +53,7 @@ def options(checkpoint: Path, slots: int) -> EngineOptions:
 
 def in_a_call(checkpoint: Path, recordings: list[NDArray[np.int16]]) -> list[list[NDArray[np.int64]]]:
     """Through the engine loop, on its clock: the second caller joins the first, and goes before it."""
-    clock, stepper = VirtualClock(), Tapped(4, options(checkpoint, 4))
+    clock, stepper = VirtualClock(), Tapped(SLOTS, options(checkpoint, SLOTS))
     loop = EngineLoop(stepper, clock=clock)
     leases: dict[int, Lease] = {0: loop.reserve(PROMPTS[0])}
     sent = dict.fromkeys(range(len(PROMPTS)), 0)
@@ -84,7 +87,7 @@ def recordings() -> list[NDArray[np.int16]]:
 
 
 def replayed(checkpoint: Path, *pairs: tuple[NDArray[np.int16], SessionPrompt]) -> list[list[NDArray[np.int64]]]:
-    stepper = PersonaPlexStepper(len(pairs), options(checkpoint, len(pairs)))
+    stepper = fix_shapes(PersonaPlexStepper(SLOTS, options(checkpoint, SLOTS)))
     said: list[list[NDArray[np.int64]]] = [[] for _ in pairs]
     for event in stream(stepper, [pcm for pcm, _ in pairs], [prompt for _, prompt in pairs]):
         assert isinstance(event, AgentFrame) and event.tokens is not None
