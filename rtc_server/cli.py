@@ -102,7 +102,7 @@ def _add_model(model: argparse._ArgumentGroup) -> None:
         "--pin-prompt", action="store_true", default=None, help="keep persona and voice in mind for ever"
     )
     model.add_argument("--depformer-steps", type=int, choices=(8, 16), help="default 8; 16 guesses the caller too")
-    model.add_argument("--threads", type=int, metavar="N", help="CPU threads of the model")
+    model.add_argument("--threads", type=int, metavar="N", help="CPU threads of the model (default: all cores but one)")
 
 
 def _add_offline(parser: argparse.ArgumentParser) -> None:

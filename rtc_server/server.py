@@ -87,7 +87,7 @@ class Server:
         """Raises: ConfigError, EngineError, MissingLibrary."""
         await self.engine.start()
         # The default prompt must work, or nobody's call will.
-        self.admission.check_defaults()
+        await self.admission.check_defaults()
         await self.webrtc.start()
         self.pacer.start()
         self._conducting = asyncio.create_task(self.conductor.run(), name="conductor")

@@ -29,7 +29,7 @@ from rtc_server.engine.stepper import (
 from rtc_server.errors import BadRequest, ConfigError, RtcServerError, UnknownVoice
 from rtc_server.media.pcm import to_float, to_int16
 from rtc_server.offline import command
-from rtc_server.offline.run import Pair, run
+from rtc_server.offline.run import Pair, check_paths, run
 from rtc_server.offline.stream import AgentFrame, Failure, stream
 from rtc_server.offline.wav import read_wav
 
@@ -328,6 +328,12 @@ def test_an_output_named_twice_is_refused(tmp_path: Path) -> None:
         run(lambda: echo(2), [Pair(source, tmp_path / "out.wav"), Pair(source, tmp_path / "." / "out.wav")])
     with pytest.raises(ConfigError, match="twice"):
         run(echo, [Pair(source, tmp_path / "out")], tmp_path / "out")
+
+
+def test_a_link_that_leads_to_itself_is_named(tmp_path: Path) -> None:
+    (loop := tmp_path / "loop.wav").symlink_to(loop)
+    with pytest.raises(ConfigError, match="loop.wav is a link that leads nowhere"):
+        check_paths([Pair(loop, tmp_path / "out.wav", SessionPrompt())], None)
 
 
 def test_an_input_is_never_overwritten(tmp_path: Path) -> None:

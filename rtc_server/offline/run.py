@@ -66,15 +66,22 @@ def run(
 
 def check_paths(pairs: Sequence[Pair], text: Path | None) -> None:
     """Raises: ConfigError for an output that is named twice, or is an input as well."""
-    inputs = {pair.source.resolve() for pair in pairs}
+    inputs = {_place(pair.source) for pair in pairs}
     outputs: set[Path] = set()
     for target in [*(pair.target for pair in pairs), *([text] if text is not None else [])]:
-        place = target.resolve()
+        place = _place(target)
         if place in inputs:
             raise ConfigError(f"{target} is an input and an output", hint="write to another file")
         if place in outputs:
             raise ConfigError(f"{target} is written twice", hint="give each output a name of its own")
         outputs.add(place)
+
+
+def _place(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # Python 3.13 and newer raise an OSError for links that lead to themselves
+        raise ConfigError(f"{path} is a link that leads nowhere", hint="name a file") from None
 
 
 def check_prompts(stepper: FrameStepper, prompts: Sequence[SessionPrompt]) -> None:

@@ -69,12 +69,17 @@ class Admission:
         if half_open >= self._max_half_open:
             raise TooManyHalfOpen(f"{half_open} calls are being set up already", hint="try again in a few seconds")
 
-    def check_defaults(self) -> None:
-        """Raises: ConfigError, when a caller who asks for nothing would be refused."""
+    async def check_defaults(self) -> None:
+        """Take a slot as a caller would who asks for nothing, and give it back.
+
+        Raises: ConfigError, when such a caller would be refused.
+        """
         try:
-            self.prompt(SessionPrompt())
+            lease = await self._engine.reserve(self.prompt(SessionPrompt()))
         except ClientError as error:
-            raise ConfigError(f"the default {error.message}", hint=error.hint) from None
+            message = error.message.removeprefix("the ")
+            raise ConfigError(f"the default {message}", hint=error.hint) from None
+        await self._engine.release(lease)
 
     def prompt(self, asked: SessionPrompt) -> SessionPrompt:
         """What was asked for, completed by the defaults and checked against the engine.
@@ -87,6 +92,8 @@ class Admission:
         if voice is not None and voice not in spec.voices:
             known = ", ".join(spec.voices)
             raise UnknownVoice(f"voice {voice[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
+        if persona is not None and not persona.isascii() and any("\ud800" <= letter <= "\udfff" for letter in persona):
+            raise BadRequest("persona has characters that are no text (lone surrogates)", hint="send it as UTF-8")
         if persona is not None and len(persona) > spec.max_persona_chars:
             raise BadRequest(
                 f"persona has {len(persona)} characters", hint=f"at most {spec.max_persona_chars} are possible"

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from rtc_server.engine.stepper import SessionPrompt
-from rtc_server.errors import BadRequest, ConfigError, EngineDraining, EngineFull, EngineUnavailable, TooManyHalfOpen
+from rtc_server.errors import (
+    BadRequest,
+    ConfigError,
+    EngineDraining,
+    EngineFull,
+    EngineUnavailable,
+    TooLarge,
+    TooManyHalfOpen,
+)
 from rtc_server.errors import UnknownVoice as UnknownVoiceError
 from rtc_server.session.admission import Admission, Defaults
 from tests.session.conftest import House
@@ -70,10 +78,31 @@ async def test_defaults_fill_what_was_not_asked_for(house: House) -> None:
     ]
 
 
-def test_default_that_would_fail_is_found_at_the_start(house: House) -> None:
+async def test_default_that_would_fail_is_found_at_the_start(house: House) -> None:
     admission = Admission(house.engine, house.registry, Defaults(None, "tenor"), clock=house.clock)
     with pytest.raises(ConfigError, match="tenor"):
-        admission.check_defaults()
+        await admission.check_defaults()
+
+
+async def test_default_that_the_engine_would_refuse_is_found_at_the_start(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(prompt: SessionPrompt) -> None:
+        raise TooLarge("the persona is 86 tokens long", hint="shorten it")
+
+    monkeypatch.setattr(house.engine, "reserve", refuse)
+    with pytest.raises(ConfigError, match="the default persona is 86 tokens long; shorten it"):
+        await house.admission.check_defaults()
+
+
+async def test_checking_the_defaults_takes_no_slot(house: House) -> None:
+    await house.admission.check_defaults()
+    assert house.engine.capacity().in_use == 0
+
+
+async def test_a_persona_that_is_no_text_is_refused(house: House) -> None:
+    with pytest.raises(BadRequest, match="no text"):
+        await house.admission.admit(SessionPrompt(persona="a\ud800"))
 
 
 async def test_session_ids_are_random(house: House) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -51,8 +52,9 @@ def load_model(slots: int, options: EngineOptions) -> Model:
     dtype = parse_dtype(options.dtype, device)
     if device.type == "cuda":
         torch.cuda.set_device(device)  # of this thread; streams and graphs are made on it
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    if device.type == "cpu":
+        # One core is left to the packets: a tick that has to wait for it is late as a whole.
+        torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) - 1))
     meter = meter_for()
     checkpoint = locate(options.model or DEFAULT_MODEL, options.revision, meter)
     plan = plan_for(checkpoint.config, slots, options, device, dtype)

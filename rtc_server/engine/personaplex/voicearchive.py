@@ -79,6 +79,8 @@ def unpacked(archive: Path, cache: Path) -> Path:
 
 
 def _note(archive: Path) -> dict[str, int | str]:
+    if archive.exists() and not archive.is_file():  # reading a pipe would wait for ever
+        raise VoiceUnusable(f"{archive} is no file")
     try:
         with archive.open("rb") as file:
             return {"bytes": archive.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -249,3 +249,10 @@ def test_an_old_python_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delattr(tarfile, "data_filter")
     with pytest.raises(VoiceUnusable, match=r"3\.11\.4"):
         unpack_voices(archive(tmp_path / "voices.tgz", PUBLISHED), tmp_path / "voices")
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "voices.tgz")
+    with pytest.raises(VoiceUnusable, match="is no file"):
+        unpacked(tmp_path / "voices.tgz", tmp_path / "cache")
