@@ -34,20 +34,24 @@ class TappedPersonaPlex(SteadyPersonaPlex):
     def __init__(self, slots: int, options: EngineOptions) -> None:
         super().__init__(slots, options)
         self._folder = Path(os.environ["TAP_FOLDER"])
-        self._opened = 0
+        self._opened = self._spoke = 0
+        self._prompts: dict[int, SessionPrompt] = {}
         self._number: dict[int, int] = {}
 
     def open(self, slot: int, prompt: SessionPrompt) -> None:
-        number, self._opened = self._opened, self._opened + 1
-        self._number[slot] = number
-        seeded = dataclasses.replace(prompt, seed=1000 + number)
-        (self._folder / f"{number}.json").write_text(json.dumps(dataclasses.asdict(seeded)))
+        self._prompts[slot] = seeded = dataclasses.replace(prompt, seed=1000 + self._opened)
+        self._number.pop(slot, None)
+        self._opened += 1
         super().open(slot, seeded)
 
     def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
         output = super().step(pcm, live)
         assert output.tokens is not None
         for slot in np.flatnonzero(live).tolist():
+            if slot not in self._number:  # a slot that is given back before its first frame is no conversation
+                self._number[slot], self._spoke = self._spoke, self._spoke + 1
+                told = json.dumps(dataclasses.asdict(self._prompts[slot]))
+                (self._folder / f"{self._number[slot]}.json").write_text(told)
             number = self._number[slot]
             with (self._folder / f"{number}.pcm").open("ab") as heard:
                 heard.write(to_int16(pcm[slot]).tobytes())
