@@ -144,8 +144,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 def _settings(arguments: argparse.Namespace) -> config.Settings:
     settings = config.load(vars(arguments), arguments.config)
-    log_format = settings.log.log_format
-    log.configure(settings.log.log_level, None if log_format == "auto" else log_format == "json")
+    log.configure(settings.log.log_level, settings.log.log_format)
     return settings
 
 

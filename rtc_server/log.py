@@ -19,10 +19,9 @@ def get_logger(name: str, **fields: Any) -> Logger:
     return structlog.stdlib.get_logger(name, **fields)
 
 
-def configure(level: str = "info", json_lines: bool | None = None) -> None:
-    """Set up logging for a process. `json_lines` None: JSON unless stderr is a terminal."""
-    if json_lines is None:
-        json_lines = not sys.stderr.isatty()
+def configure(level: str = "info", log_format: str = "auto") -> None:
+    """Set up logging for a process. `log_format`: ``json``, ``text``, or ``auto``: JSON unless stderr is a terminal."""
+    json_lines = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

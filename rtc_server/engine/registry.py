@@ -72,6 +72,8 @@ class _BuiltIn:
     """The extra of this project that installs them."""
     auto: str = ""
     """``module:function`` of (EngineOptions) -> str | None: why `choose` passes over it, though it may be asked for."""
+    own_process: bool = False
+    """It fills a processor, so that it is better kept away from the packets."""
     report: str = ""
     """``module:function`` of (EngineOptions) -> str: what there is to say about it without starting it."""
 
@@ -79,10 +81,11 @@ class _BuiltIn:
 _BUILT_INS = {
     "personaplex": _BuiltIn(
         "rtc_server.engine.personaplex.stepper:PersonaPlexStepper",
-        ("torch", "safetensors", "sentencepiece", "pyloudnorm", "huggingface_hub"),
-        "personaplex",
-        "rtc_server.engine.personaplex.presence:lack",
-        "rtc_server.engine.personaplex.report:report",
+        packages=("torch", "safetensors", "sentencepiece", "pyloudnorm", "huggingface_hub"),
+        extra="personaplex",
+        auto="rtc_server.engine.personaplex.presence:lack",
+        own_process=True,
+        report="rtc_server.engine.personaplex.report:report",
     ),
     "cascade": _BuiltIn(
         "rtc_server.engine.cascade.stepper:CascadeStepper", ("earshot", "hibari", "ctranslate2", "tokenizers"), "demo"
@@ -129,6 +132,11 @@ def create(name: str, options: EngineOptions) -> Callable[[], FrameStepper]:
         return constructor(options.slots, options)
 
     return build
+
+
+def wants_own_process(name: str) -> bool:
+    """Is an engine of this name better off in a process of its own?"""
+    return name in _BUILT_INS and _BUILT_INS[name].own_process
 
 
 def report(name: str, options: EngineOptions) -> str | None:

@@ -23,7 +23,7 @@ from rtc_server.engine.local import LOST_AFTER_S
 from rtc_server.engine.process.incarnation import Incarnation
 from rtc_server.engine.process.messages import Drain, Exchange, Launch, Leased, Release, Reserve, Ticked
 from rtc_server.engine.process.wire import WireError, pack_pcm
-from rtc_server.engine.registry import EngineOptions, create
+from rtc_server.engine.registry import EngineOptions, create, wants_own_process
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, SessionPrompt
 from rtc_server.errors import BadRequest, ConfigError, EngineUnavailable, RtcServerError
 from rtc_server.log import get_logger
@@ -36,8 +36,6 @@ BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Before each start after a loss; the last one for all that follow."""
 HEALTHY_AFTER_S = 60.0
 """Who lived so long begins with the shortest backoff again."""
-OWN_PROCESS_ENGINES = ("personaplex",)
-"""Which engines ``auto`` gives a process of their own: the models that fill a processor."""
 
 
 def has_own_process(mode: Literal["auto", "on", "off"], engine: str) -> bool:
@@ -45,7 +43,7 @@ def has_own_process(mode: Literal["auto", "on", "off"], engine: str) -> bool:
     possible = sys.platform != "win32"
     if mode == "on" and not possible:
         raise ConfigError("--engine-process on is impossible on Windows", hint="say off; the engine is then a thread")
-    return mode == "on" or (mode == "auto" and possible and engine in OWN_PROCESS_ENGINES)
+    return mode == "on" or (mode == "auto" and possible and wants_own_process(engine))
 
 
 class RemoteEngine:

@@ -92,7 +92,7 @@ class Admission:
         if voice is not None and voice not in spec.voices:
             known = ", ".join(spec.voices)
             raise UnknownVoice(f"voice {voice[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
-        if persona is not None and not persona.isascii() and any("\ud800" <= letter <= "\udfff" for letter in persona):
+        if persona is not None and persona != persona.encode(errors="ignore").decode():
             raise BadRequest("persona has characters that are no text (lone surrogates)", hint="send it as UTF-8")
         if persona is not None and len(persona) > spec.max_persona_chars:
             raise BadRequest(

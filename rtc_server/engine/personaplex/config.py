@@ -8,6 +8,8 @@ from typing import Any
 
 CODEBOOKS = 8
 """Codes of one voice in one frame: one semantic, seven acoustic."""
+MAX_TOP_K = 250
+"""Of text and audio: a larger one is lowered to it, and 0 means it. A row draws so many numbers for each token."""
 CODEC_STEPS = 2
 """Of the codec's transformers in a frame."""
 TOKEN_ROWS = 17

@@ -67,6 +67,11 @@ def _check_cuda(name: str, device: torch.device) -> None:
         )
 
 
+def device_name(device: torch.device) -> str:
+    """For people: of the GPU, as its driver has it, or ``cpu``."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
 def free_bytes(device: torch.device) -> int | None:
     """Memory that a model could take there: of the GPU, or of this machine within its container's limit.
 

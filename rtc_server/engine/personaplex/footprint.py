@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from rtc_server.engine.personaplex.config import CODEBOOKS, CODEC_STEPS, TOKEN_ROWS, LmConfig, MimiConfig
+from rtc_server.engine.personaplex.config import CODEBOOKS, CODEC_STEPS, MAX_TOP_K, TOKEN_ROWS, LmConfig, MimiConfig
 from rtc_server.engine.personaplex.names import FRAME_RATE_KERNEL, Shape, lm_shapes, mimi_shapes
 from rtc_server.engine.stepper import FRAME_SAMPLES
 
 FLOAT_BYTES, INT_BYTES = 4, 8
-RACE_NUMBERS = 250
-"""What choosing a token takes; a row keeps noise and handicaps."""
 TICK_BYTES = 2 * FRAME_SAMPLES * FLOAT_BYTES + TOKEN_ROWS * INT_BYTES
 """A row's frames and tokens on their way in and out."""
 _TABLES = ("emb.", "text_emb.", "depformer_emb.", "depformer_text_emb.")
@@ -53,7 +51,7 @@ def lm_row_bytes(config: LmConfig, *, steps: int, activation_bytes: int) -> int:
     """Of one row beside its ring: queries, keys and values of the depformer, and what lies between the matrices of its
     feed-forward layers; noise and settings of sampling; tokens."""
     depformer = 3 * config.depformer_layers * config.depformer_dim * steps + 2 * config.depformer_gating
-    sampling = 2 * (1 + steps) * RACE_NUMBERS * FLOAT_BYTES
+    sampling = 2 * (1 + steps) * MAX_TOP_K * FLOAT_BYTES  # noise and handicaps
     return depformer * activation_bytes + sampling + (TOKEN_ROWS + 1) * INT_BYTES
 
 

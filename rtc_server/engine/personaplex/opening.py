@@ -64,7 +64,7 @@ class PrefillContext:
 
 
 class Opening:
-    """One slot on its way to its first live frame.
+    """One slot on its way to its first live frame, in a row that is new.
 
     `work` is called again and again on the engine thread; between two calls other rows are stepped.
     """
@@ -90,8 +90,6 @@ class Opening:
         """Positions worked through."""
         self.total = 0
         """Of them in all; 0 while that is not known yet."""
-        self.saved: CachedPrompt | None = None
-        """The whole prompt, once it is finished."""
 
     def work(self, budget_s: float) -> bool:
         """Go on for about so long. True once the row can be stepped."""
@@ -113,40 +111,34 @@ class Opening:
 
     def _run(self) -> Generator[bool, None, None]:
         """Yields True after each piece of work, False where the time left is too short for the next."""
-        context, lm = self._context, self._context.lm
-        lm.reset(self._row)
-        codes = None
-        if isinstance(self._voice, VoiceAudio):
-            codes = yield from self._encode_voice(self._voice)
-        prompt = compose(lm.config, codes if codes is not None else self._stored_voice(), self._text)
+        context, lm, voice = self._context, self._context.lm, self._voice
+        codes = (yield from self._encode_voice(voice)) if isinstance(voice, VoiceAudio) else voice
+        prompt = compose(lm.config, codes, self._text)
         self.total = prompt.positions
         whole = (self._voice_name, self._text)
         cached = context.prompts.get(whole)
         if cached is None:
             cached = yield from self._prefill(prompt, whole)
         else:
-            lm.kv.load(self._row, cached.keys)
-            lm.kv.set_length(self._row, cached.positions)
-        self.done, self.saved = self.total, cached
+            self._take_over(cached)
+        self.done = self.total
+        if lm.pin_prompt:
+            lm.kv.pin(self._row, cached.keys)
         lm.begin(self._row, cached.positions, prompt.last.to(context.device), cached.hidden)
-        context.mimi.reset(self._row)
         context.finished()
 
-    def _stored_voice(self) -> StoredVoice | None:
-        return self._voice if isinstance(self._voice, StoredVoice) else None
+    def _take_over(self, cached: CachedPrompt) -> None:
+        self._context.lm.kv.load(self._row, cached.keys)
+        self._context.lm.kv.set_length(self._row, cached.positions)
 
     def _encode_voice(self, voice: VoiceAudio) -> Generator[bool, None, Tensor]:
         """Returns codes [n, 8] on the host."""
         context, row = self._context, self._row
         if (known := context.voice_codes.get(self._voice_name)) is not None:
             return known
-        frames = -(-len(voice.pcm) // FRAME_SAMPLES)
-        pcm = torch.zeros(frames * FRAME_SAMPLES)
-        pcm[: len(voice.pcm)] = torch.as_tensor(voice.pcm)
         only = torch.ones(1, dtype=torch.bool, device=context.device)
-        codes = torch.zeros(frames, CODEBOOKS, dtype=torch.int64)
-        context.mimi.reset(row)
-        for index, frame in enumerate(pcm.view(frames, 1, FRAME_SAMPLES)):
+        codes = torch.zeros(voice.calls, CODEBOOKS, dtype=torch.int64)
+        for index, frame in enumerate(voice.frames):
             while self._fitting(context.codec_pace, 1) == 0:
                 yield False
             began_s = self._clock()
@@ -154,18 +146,16 @@ class Opening:
             context.codec_pace.took(1, self._clock() - began_s)
             self._went_on_s = self._clock()
             yield True
+        context.mimi.reset(row)  # what follows is another stream: the caller's
         context.voice_codes[self._voice_name] = codes
         return codes
 
     def _prefill(self, prompt: Prompt, whole: tuple[str, tuple[int, ...]]) -> Generator[bool, None, CachedPrompt]:
         context, lm, row = self._context, self._context.lm, self._row
-        inputs = lm.embed(prompt.tokens.to(context.device))
-        if prompt.embeddings is not None:
-            inputs = torch.cat([prompt.embeddings.to(inputs), inputs])
+        inputs = prompt.inputs(lm.embed, context.device)
         start, hidden = 0, inputs[:1]
         if (prefix := context.prompts.get(self._voice_name)) is not None and prefix.positions == prompt.prefix:
-            lm.kv.load(row, prefix.keys)
-            lm.kv.set_length(row, prefix.positions)
+            self._take_over(prefix)
             start = prefix.positions
         while start < len(inputs):
             # A chunk ends with the voice part, so that its keys can be kept for other personas.

@@ -19,7 +19,7 @@ every persona. Without any voice the opening starts with the first silence. Plai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,6 +65,11 @@ class Prompt:
     def positions(self) -> int:
         """P, which is also the number of calls and the index of the next one."""
         return len(self.tokens) + (0 if self.embeddings is None else len(self.embeddings))
+
+    def inputs(self, embed: Callable[[Tensor], Tensor], device: torch.device) -> Tensor:
+        """[P, dim] on the device: what the model takes at positions 0..P-1. `embed`: of `LanguageModel`."""
+        embedded = embed(self.tokens.to(device))
+        return embedded if self.embeddings is None else torch.cat([self.embeddings.to(embedded), embedded])
 
 
 def compose(config: LmConfig, voice: Tensor | StoredVoice | None, persona: Sequence[int]) -> Prompt:

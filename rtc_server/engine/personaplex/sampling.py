@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from rtc_server.engine.personaplex.config import MAX_TOP_K
 from rtc_server.engine.stepper import Sampling
 
 TEXT_TEMPERATURE, TEXT_TOP_K = 0.7, 25
 AUDIO_TEMPERATURE, AUDIO_TOP_K = 0.8, 250
-MAX_TOP_K = 250
-"""Of text and audio: a larger one is lowered to it, and 0 means it."""
 GREEDY = Sampling(audio_temperature=0.0, text_temperature=0.0)
 
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from rtc_server.engine.personaplex.config import TEXT_ROW, TOKEN_ROWS
+from rtc_server.engine.personaplex.device import device_name
 from rtc_server.engine.personaplex.load import Model, load_model, memory_explained
 from rtc_server.engine.personaplex.opening import Opening, PrefillContext, Voice
 from rtc_server.engine.personaplex.prompt import FIXED_CALLS, most_persona_tokens
@@ -89,8 +90,6 @@ class PersonaPlexStepper:
         talk = self._talks[slot] = _Talk(TextAssembler(self._model.tokenizer.pieces))
         with torch.inference_mode():
             self._lm.sampler.set(row, prompt.sampling, secrets.randbits(63) if prompt.seed is None else prompt.seed)
-            self._lm.reset(row)
-            self._mimi.reset(row)
             if self._model.config.personaplex:
                 text = self._text_tokens(prompt)
                 talk.opening = Opening(self._prefills, row, self._voice_name(prompt), self._voice(prompt), text)
@@ -102,8 +101,6 @@ class PersonaPlexStepper:
         talk.broken = True  # until it is known to be whole
         with torch.inference_mode():
             ready = talk.opening.work(budget_s)
-            if ready and self._lm.pin_prompt and talk.opening.saved is not None:
-                self._lm.kv.pin(self._rows[slot], talk.opening.saved.keys)
         talk.broken = False
         if ready:
             talk.positions = talk.opening.total
@@ -144,6 +141,7 @@ class PersonaPlexStepper:
         return output
 
     def close(self, slot: int) -> None:
+        """Its row is new for whoever comes next."""
         talk, row = self._talks.pop(slot, None), self._rows.give_back(slot)
         if self._move is not None and self._move.slot == slot:
             self._rows.cancel(self._move)
@@ -247,7 +245,6 @@ class PersonaPlexStepper:
 
 def _spec(model: Model) -> FrameSpec:
     personaplex = model.config.personaplex
-    device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else str(model.device)
     return FrameSpec(
         name="personaplex",
         summary=(
@@ -255,7 +252,7 @@ def _spec(model: Model) -> FrameSpec:
             if personaplex
             else f"{model.name}: listens and speaks at the same time; it takes no persona."
         ),
-        device=device,
+        device=device_name(model.device),
         voices=model.shelf.names or (NO_VOICE,),
         capabilities=Capabilities(input=("audio",), output=("audio", "text"), proactive=True),
         hears_interruptions=True,

@@ -20,6 +20,7 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rtc_server.engine.personaplex.config import DELAYS, TOKEN_ROWS
 from rtc_server.engine.stepper import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE
@@ -100,6 +101,11 @@ class VoiceAudio:
     def calls(self) -> int:
         """Of which the last one may be filled up with silence."""
         return -(-len(self.pcm) // FRAME_SAMPLES)
+
+    @property
+    def frames(self) -> Tensor:
+        """[calls, 1, 1920] float32: one call of the codec after the other, for one row."""
+        return pad(torch.from_numpy(self.pcm), (0, -len(self.pcm) % FRAME_SAMPLES)).view(-1, 1, FRAME_SAMPLES)
 
     @property
     def seconds(self) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import embedding
 
 from rtc_server.engine.personaplex.checkpoint import Checkpoint
 from rtc_server.engine.personaplex.config import CODEBOOKS, TEXT_ROW, TOKEN_ROWS, LmConfig
@@ -17,7 +17,6 @@ from rtc_server.engine.personaplex.prompt import align, forced_calls
 from rtc_server.engine.personaplex.tokens import FREE
 from rtc_server.engine.personaplex.voicefiles import RING_COLUMNS, StoredVoice, VoiceAudio
 from rtc_server.engine.personaplex.weights import Weights
-from rtc_server.engine.stepper import FRAME_SAMPLES
 
 
 def make_voice(checkpoint: Checkpoint, audio: VoiceAudio) -> StoredVoice:
@@ -34,11 +33,9 @@ def make_voice(checkpoint: Checkpoint, audio: VoiceAudio) -> StoredVoice:
 
 def encode(mimi: Mimi, audio: VoiceAudio) -> Tensor:
     """The codes [n, 8] of a recording, the last frame filled up with silence; uses row 0 of the codec."""
-    pcm = torch.from_numpy(audio.pcm)
-    frames = pad(pcm, (0, -len(pcm) % FRAME_SAMPLES)).view(-1, 1, FRAME_SAMPLES)
     active = torch.ones(1, dtype=torch.bool)
     mimi.reset(0)
-    return torch.cat([mimi.encode(frame, active) for frame in frames])
+    return torch.cat([mimi.encode(frame, active) for frame in audio.frames])
 
 
 def stored_voice(weights: Weights, config: LmConfig, codes: Tensor) -> StoredVoice:

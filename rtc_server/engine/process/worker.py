@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(all_threads=False)  # native code that crashes says where
-    logs.configure(arguments.log_level, None if arguments.log_format == "auto" else arguments.log_format == "json")
+    logs.configure(arguments.log_level, arguments.log_format)
     own_end = socket.socket(fileno=arguments.fd)
     own_end.set_inheritable(False)  # a process that the engine starts must not keep the socket open
     status = asyncio.run(_serve(own_end))

@@ -24,6 +24,7 @@ from rtc_server.engine.personaplex.bench.rounding import Error, call_errors, pro
 from rtc_server.engine.personaplex.bench.spec import EngineBench
 from rtc_server.engine.personaplex.bench.subjects import CodecPart, LanguagePart, Timed, TimedProducts, WholePart
 from rtc_server.engine.personaplex.device import free_bytes, parse_device, parse_dtype
+from rtc_server.engine.personaplex.footprint import FLOAT_BYTES
 from rtc_server.engine.personaplex.lm import LanguageModel
 from rtc_server.engine.personaplex.matrix import activation_dtype
 from rtc_server.engine.personaplex.memory import plan_memory
@@ -34,7 +35,6 @@ Figures = dict[str, float | int | str | bool | None]
 
 PEER_STEPS = (8, 16)
 """Depformer steps of the two published models."""
-FLOAT_BYTES = 4
 
 
 def cases(spec: EngineBench) -> Iterator[Case]:
@@ -84,7 +84,6 @@ class Case:
         self._weight_bytes = self._key_bytes = 0
         with torch.inference_mode():
             self._subjects = self._build(lm, mimi)
-        self.peer_version: str | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -191,7 +190,6 @@ class Case:
         for name, model in models.items():
             peer = Peer(self._spec.peer, model, self.slots, self._spec.threads, str(self._machine.device))
             self._subjects[name] = self._stack.enter_context(peer)
-            self.peer_version = peer.version
 
 
 def _rounded(value: float) -> float:

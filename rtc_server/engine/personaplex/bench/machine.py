@@ -7,7 +7,7 @@ import torch
 from rtc_server.engine.personaplex.bench.clock import bytes_per_second, clock_of
 from rtc_server.engine.personaplex.bench.products import MOST_BYTES
 from rtc_server.engine.personaplex.bench.spec import EngineBench
-from rtc_server.engine.personaplex.device import dtype_name, free_bytes, parse_device, parse_dtype
+from rtc_server.engine.personaplex.device import device_name, dtype_name, free_bytes, parse_device, parse_dtype
 from rtc_server.engine.personaplex.lm import LanguageModel
 from rtc_server.engine.personaplex.memory import plan_memory
 from rtc_server.engine.personaplex.mimi.codec import Mimi
@@ -41,7 +41,7 @@ class Machine:
 
     @property
     def name(self) -> str:
-        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else str(self.device)
+        return device_name(self.device)
 
     def check_memory(self, slots: int) -> None:
         """Raises: ConfigError with the figures when it does not suffice, as far as that can be told."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rtc_server.engine.personaplex.config import CODEBOOKS
-from rtc_server.engine.personaplex.sampling import GREEDY, MAX_TOP_K, Race, Sampler
+from rtc_server.engine.personaplex.config import CODEBOOKS, MAX_TOP_K
+from rtc_server.engine.personaplex.sampling import GREEDY, Race, Sampler
 from rtc_server.engine.personaplex.verify.compare import Comparison
 from rtc_server.engine.personaplex.verify.folder import GoldenFolder, Models
 from rtc_server.engine.stepper import Sampling

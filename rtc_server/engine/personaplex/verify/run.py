@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from rtc_server.engine.personaplex.device import parse_device, parse_dtype
+from rtc_server.engine.personaplex.device import device_name, parse_device, parse_dtype
 from rtc_server.engine.personaplex.verify import batch, choice, codec, language, moshi, openings, session
 from rtc_server.engine.personaplex.verify.compare import Comparison
 from rtc_server.engine.personaplex.verify.folder import GoldenFolder, Models, UnsupportedModel
@@ -88,6 +88,4 @@ def _told(error: Exception) -> str:
 
 
 def _subject(models: Models, dtype: str) -> dict[str, str]:
-    device = models.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-    return {"device": name, "dtype": dtype, "torch": torch.__version__}
+    return {"device": device_name(models.device), "dtype": dtype, "torch": torch.__version__}

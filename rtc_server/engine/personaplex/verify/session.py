@@ -139,18 +139,13 @@ def _with_models(
     rows.reset(row)
     mimi.reset(row)
     if isinstance(voice, VoiceAudio):
-        pcm = torch.zeros(voice.calls * FRAME_SAMPLES)
-        pcm[: len(voice.pcm)] = torch.as_tensor(voice.pcm)
-        frames = pcm.view(-1, 1, FRAME_SAMPLES).to(rows.device)
+        frames = voice.frames.to(rows.device)
         prompt = compose(rows.lm.config, torch.cat([mimi.encode(frame, only, hers) for frame in frames]), text)
         mimi.reset(row)
     else:
         prompt = compose(rows.lm.config, voice, text)
-    inputs = rows.lm.embed(prompt.tokens.to(rows.device))
-    if prompt.embeddings is not None:
-        inputs = torch.cat([prompt.embeddings.to(inputs), inputs])
     want = session.hidden[name]
-    hidden = rows.open(row, 0, inputs, prompt.last)
+    hidden = rows.open(row, 0, prompt.inputs(rows.lm.embed, rows.device), prompt.last)
     compare.near(f"{group}: prefill hidden", hidden, want[: session.opening], HIDDEN_LIMIT)
     alike = True
     for c in range(len(session.frames)):
