@@ -92,6 +92,8 @@ class WebRtcSettings(_Section):
     udp_port: int = Field(default=8125, ge=0, le=65535)
     advertise_ip: CommaSeparated = ()
     """Addresses for the answer instead of this machine's own; for servers behind 1:1 NAT."""
+    dtx: bool = False
+    """Send next to nothing while the agent is silent (Opus DTX)."""
 
     @field_validator("advertise_ip")
     @classmethod
@@ -101,6 +103,17 @@ class WebRtcSettings(_Section):
             if address.is_unspecified or address.is_multicast:
                 raise ValueError(f"{address} is no address of a machine")
         return tuple(str(address) for address in addresses)
+
+
+class TurnSettings(_Section):
+    """Relays that callers may use who cannot reach the media port themselves."""
+
+    turn_urls: CommaSeparated = ()
+    """``turn:HOST:3478?transport=udp``, ``turns:HOST:5349?transport=tcp``; for callers, never used by the server."""
+    turn_secret: SecretStr | None = None
+    """coturn's ``static-auth-secret``; from it the short-lived credentials are made."""
+    turn_ttl_s: int = Field(default=3600, ge=60, le=86_400)
+    """How long a credential is good for making a connection."""
 
 
 class EngineSettings(_Section):
@@ -131,6 +144,8 @@ class SessionSettings(_Section):
 
     max_half_open: int = Field(default=64, ge=1, le=4096)
     idle_limit_s: float = Field(default=300.0, gt=0)
+    resume_s: float = Field(default=10.0, ge=0, le=600)
+    """How long a conversation waits for its caller to come back after the connection was closed. 0: not at all."""
     drain_s: float = Field(default=5.0, ge=0)
     """How long live calls may go on after SIGTERM."""
 
@@ -145,6 +160,7 @@ class Settings(BaseModel):
 
     http: HttpSettings
     webrtc: WebRtcSettings
+    turn: TurnSettings
     engine: EngineSettings
     session: SessionSettings
     log: LogSettings
@@ -153,6 +169,7 @@ class Settings(BaseModel):
 _SECTIONS: dict[str, type[_Section]] = {
     "http": HttpSettings,
     "webrtc": WebRtcSettings,
+    "turn": TurnSettings,
     "engine": EngineSettings,
     "session": SessionSettings,
     "log": LogSettings,

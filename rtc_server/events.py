@@ -42,6 +42,8 @@ class SessionCreated(ServerEvent):
     """input, output, proactive"""
     protocol: str = PROTOCOL
     frame_ms: int = 80
+    resume_token: str | None = None
+    """Who has it may take the conversation over with a new call: the token of its owner, and of nobody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class SessionResumed(ServerEvent):
     type = "session.resumed"
     context: str = "kept"
     gap_ms: int = 0
+    missed: int = 0
+    """Events of the gap that were too many to keep, and are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +193,21 @@ class ErrorEvent(ServerEvent):
     hint: str = ""
 
 
-def encode(event: ServerEvent) -> str:
-    """Compact JSON text of a server event."""
-    return json.dumps(event.to_json(), ensure_ascii=False, separators=(",", ":"))
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A server event with its place in the conversation: from 1, without gaps, over all legs of a session.
+
+    A client that resumes says which number it saw last; one that hears an event over two channels tells by it.
+    """
+
+    seq: int
+    event: ServerEvent
+
+
+def encode(*numbered: Numbered) -> str:
+    """Compact JSON text of one message: an object for one event, an array for several of the same tick."""
+    objects = [{**item.event.to_json(), "seq": item.seq} for item in numbered]
+    return json.dumps(objects[0] if len(objects) == 1 else objects, ensure_ascii=False, separators=(",", ":"))
 
 
 # ---- from the client -------------------------------------------------------------------------------------------------

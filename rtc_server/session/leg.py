@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rtc_server.events import ServerEvent
+from rtc_server.events import Numbered
 
 FloatFrame = NDArray[np.float32]
 """[1920] mono samples in [-1, 1] at 24 kHz."""
@@ -75,7 +75,11 @@ class Leg(Protocol):
     def played_ms(self) -> int:
         """Agent audio sent so far, silence of underruns not counted."""
 
-    def send_event(self, event: ServerEvent) -> None:
+    @property
+    def has_events(self) -> bool:
+        """The caller can get events: an event channel was agreed on."""
+
+    def send_event(self, numbered: Numbered) -> None:
         """Queue an event for the caller. Bounded: a caller that does not read loses text and statistics first."""
 
     def stats(self) -> LegStats: ...

@@ -81,6 +81,7 @@ class Session:
         self._next_stats_s = 0.0
         self._opened_s = clock()
         self._closing: asyncio.Task[None] | None = None
+        self._seq = 0
 
     # ---- the leg's side ----------------------------------------------------------------------------------------------
 
@@ -224,7 +225,8 @@ class Session:
 
     def _send(self, event: events.ServerEvent) -> None:
         if self._leg is not None:
-            self._leg.send_event(event)
+            self._seq += 1
+            self._leg.send_event(events.Numbered(self._seq, event))
 
     def _go_live(self, now: float) -> None:
         self._to(State.LIVE)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, Heard, SessionPrompt
 from rtc_server.errors import EngineFull
-from rtc_server.events import ServerEvent
+from rtc_server.events import Numbered, ServerEvent
 from rtc_server.session.leg import FloatFrame, Flushed, LegStats
 
 
@@ -34,7 +34,9 @@ class FakeLeg:
         self.expects_audio = True
         self.last_audio_s = clock.now
         self.last_sign_of_life_s = clock.now
+        self.has_events = True
         self.events: list[ServerEvent] = []
+        self.numbered: list[Numbered] = []
         self.written: list[FloatFrame] = []
         self.taken_at: list[float] = []
         self.flushes = 0
@@ -62,8 +64,9 @@ class FakeLeg:
     def played_ms(self) -> int:
         return len(self.written) * 80
 
-    def send_event(self, event: ServerEvent) -> None:
-        self.events.append(event)
+    def send_event(self, numbered: Numbered) -> None:
+        self.numbered.append(numbered)
+        self.events.append(numbered.event)
 
     def stats(self) -> LegStats:
         return LegStats()

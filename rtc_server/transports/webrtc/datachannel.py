@@ -15,7 +15,7 @@ from collections.abc import Callable
 from aiortc import InvalidStateError, RTCDataChannel
 
 from rtc_server import metrics
-from rtc_server.events import InputTranscript, ResponseDelta, ServerEvent, SessionStats, encode
+from rtc_server.events import InputTranscript, Numbered, ResponseDelta, ServerEvent, SessionStats, encode
 from rtc_server.log import get_logger
 from rtc_server.transports.webrtc.ratelimit import RateLimit
 
@@ -48,7 +48,7 @@ class EventChannel:
         self._on_lost = on_lost
         self._clock = clock
         self._channel: RTCDataChannel | None = None
-        self._waiting: deque[tuple[ServerEvent, str]] = deque()
+        self._waiting: deque[Numbered] = deque()
         self._messages = RateLimit(MESSAGES_PER_S, MESSAGES_BURST)
         self._moved = asyncio.Event()
 
@@ -63,8 +63,8 @@ class EventChannel:
         channel.on("close", self._close)
         self._pass_on()
 
-    def send(self, event: ServerEvent) -> None:
-        self._waiting.append((event, encode(event)))
+    def send(self, numbered: Numbered) -> None:
+        self._waiting.append(numbered)
         self._pass_on()
         if len(self._waiting) > WAITING_EVENTS:
             self._make_room()
@@ -84,9 +84,9 @@ class EventChannel:
     def _pass_on(self) -> None:
         channel = self._channel
         while channel is not None and self._waiting and channel.bufferedAmount < IN_FLIGHT_BYTES:
-            _, text = self._waiting.popleft()
+            numbered = self._waiting.popleft()
             try:
-                channel.send(text)
+                channel.send(encode(numbered))
             except (InvalidStateError, ValueError):  # closing, or longer than the peer takes
                 self._count_dropped()
 
@@ -95,7 +95,7 @@ class EventChannel:
         self._moved.set()
 
     def _make_room(self) -> None:
-        place = min(range(len(self._waiting)), key=lambda index: _worth(self._waiting[index][0]))
+        place = min(range(len(self._waiting)), key=lambda index: _worth(self._waiting[index].event))
         del self._waiting[place]
         self._count_dropped()
 

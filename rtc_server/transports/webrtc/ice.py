@@ -32,6 +32,18 @@ Address = tuple[str, int]
 """(host, port): the key of a remote address, for both address families."""
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """ICE username fragment and password of one side (RFC 8839 section 5.4)."""
+
+    ufrag: str
+    pwd: str
+
+    @classmethod
+    def random(cls) -> Credentials:
+        return cls(secrets.token_hex(8), secrets.token_hex(16))
+
+
 class DatagramSocket(Protocol):
     """One bound UDP socket of the mux. Never raises; a datagram that cannot be sent is lost and counted."""
 
@@ -60,11 +72,10 @@ class IceAgent:
     """
 
     def __init__(self, on_datagram: Callable[[bytes], None], on_first_check: Callable[[], None]) -> None:
-        self.ufrag = secrets.token_hex(8)
-        self.pwd = secrets.token_hex(16)
+        self.credentials = Credentials.random()
         self.on_datagram = on_datagram
         self._on_first_check = on_first_check
-        self._key = self.pwd.encode()
+        self._key = self.credentials.pwd.encode()
         self._checks = RateLimit(CHECKS_PER_S, CHECKS_BURST)
         self.paths: dict[Address, Path] = {}
         self.selected: Path | None = None

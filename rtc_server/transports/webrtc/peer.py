@@ -10,7 +10,7 @@ from typing import Protocol
 from aiortc import RTCCertificate
 
 from rtc_server.errors import BadOffer, PeerError
-from rtc_server.events import ServerEvent
+from rtc_server.events import Numbered
 from rtc_server.log import get_logger
 from rtc_server.media.frames import FRAME_SAMPLES, SAMPLES_PER_MS
 from rtc_server.media.jitterbuffer import JitterBuffer
@@ -19,6 +19,7 @@ from rtc_server.session.leg import FloatFrame, Flushed, LegStats
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.connection import Connection
 from rtc_server.transports.webrtc.datachannel import EventChannel
+from rtc_server.transports.webrtc.ice import Credentials
 from rtc_server.transports.webrtc.offer import Fingerprint
 from rtc_server.transports.webrtc.rtpsession import RtpSession
 from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated, answer_offer
@@ -63,8 +64,6 @@ class WebRtcLeg:
         clock: Callable[[], float],
     ) -> None:
         self.id = secrets.token_hex(4)
-        self.jitter_buffer = JitterBuffer()
-        self.user_audio = UserAudioTrack(self.jitter_buffer)
         self.agent_audio = AgentAudioTrack(Playout(), paced=True, clock=clock)
         self.connection = Connection(mux, certificate, self._on_lost, self._on_defect, clock)
         self._pacer = pacer
@@ -75,8 +74,8 @@ class WebRtcLeg:
         self._started_s = clock()
         self._connected_s: float | None = None
         self._local = LocalDescription(
-            ufrag=self.connection.agent.ufrag,
-            pwd=self.connection.agent.pwd,
+            credentials=self.connection.agent.credentials,
+            fresh_credentials=Credentials.random(),
             fingerprint=_fingerprint(certificate),
             addresses=tuple(addresses),
             port=mux.port,
@@ -84,7 +83,8 @@ class WebRtcLeg:
             cname=secrets.token_hex(8),
             session_id=secrets.randbits(62),
         )
-        self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.jitter_buffer, self.connection.send, clock)
+        self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.connection.send, clock)
+        self.user_audio: UserAudioTrack
         self._events = EventChannel(handler.on_message, self._on_events_lost, clock)
         self._negotiated: Negotiated | None = None
         self._on_freed: Callable[[WebRtcLeg], None] = lambda leg: None
@@ -100,6 +100,7 @@ class WebRtcLeg:
         Raises: BadOffer, UnsupportedOffer; the leg then holds nothing and must not be used.
         """
         self._adopt(answer_offer(offer_sdp, self._local))
+        self.user_audio = UserAudioTrack(self.jitter_buffer)
         self._on_freed = on_freed
         self.connection.listen()
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"webrtc-connect {self.id}")
@@ -127,7 +128,11 @@ class WebRtcLeg:
 
     def _adopt(self, negotiated: Negotiated) -> None:
         self._negotiated = negotiated
-        self._rtp.negotiated(negotiated.opus_payload_type, negotiated.max_bitrate_bps)
+        self._rtp.negotiated(negotiated.audio)
+
+    @property
+    def jitter_buffer(self) -> JitterBuffer:
+        return self._rtp.jitter_buffer
 
     # ---- session.leg.Leg ---------------------------------------------------------------------------------------------
 
@@ -160,9 +165,13 @@ class WebRtcLeg:
     def played_ms(self) -> int:
         return self.agent_audio.playout.played_samples // SAMPLES_PER_MS
 
-    def send_event(self, event: ServerEvent) -> None:
-        if self._agreed.sctp is not None:
-            self._events.send(event)
+    @property
+    def has_events(self) -> bool:
+        return self._agreed.sctp is not None
+
+    def send_event(self, numbered: Numbered) -> None:
+        if self.has_events:
+            self._events.send(numbered)
 
     def stats(self) -> LegStats:
         playout, counters = self.agent_audio.playout, self.jitter_buffer.counters

@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pylibsrtp
 
 from rtc_server import metrics
+from rtc_server.media.audioformat import AudioFormat
+from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.opus import OpusEncoder
 from rtc_server.media.playout import PlayoutPacket
 from rtc_server.media.rtcp import (
@@ -47,34 +49,25 @@ _PACKETS_IN = metrics.PACKETS.labels("in")
 _PACKETS_OUT = metrics.PACKETS.labels("out")
 
 
-class PacketSink(Protocol):
-    """A jitter buffer, as far as it is filled from here."""
-
-    def put(self, now: float, sequence_number: int, timestamp: int, payload: bytes, ssrc: int) -> None: ...
-
-
 class RtpSession:
     """One audio stream each way.
 
     Args:
         ssrc, cname: ours, as in the answer.
-        sink: gets the payloads of the Opus packets.
         send: puts a datagram on the selected path.
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self, ssrc: int, cname: str, sink: PacketSink, send: Callable[[bytes], bool], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, ssrc: int, cname: str, send: Callable[[bytes], bool], clock: Callable[[], float]) -> None:
         self.ssrc = ssrc
-        self.payload_type = -1
-        """Of Opus, both ways; set by `negotiated`."""
+        self.jitter_buffer = JitterBuffer()
+        """Holds what the peer says; of the codec that the first `negotiated` names."""
+        self.format: AudioFormat | None = None
         self.last_audio_s: float | None = None
         self.round_trip_s: float | None = None
         self.loss = 0.0
         """Share of the peer's packets that were lost, in the last report that we sent."""
         self._cname = cname
-        self._sink = sink
         self._send_datagram = send
         self._clock = clock
         self._rx: Session | None = None
@@ -89,9 +82,10 @@ class RtpSession:
         self._worst_lateness_s = 0.0
         self._lossy_until_s = 0.0
 
-    def negotiated(self, payload_type: int, max_bitrate_bps: int) -> None:
-        self.payload_type = payload_type
-        self._encoder.set_bitrate(max_bitrate_bps)
+    def negotiated(self, audio: AudioFormat) -> None:
+        """Offer and answer agreed on this; a later one of the call keeps the codec."""
+        self.format = audio
+        self._encoder.set_bitrate(audio.max_bitrate_bps)
 
     def start(self, rx: Session, tx: Session) -> None:
         """Keys are there: from now on packets go both ways."""
@@ -120,13 +114,13 @@ class RtpSession:
 
     def _receive_rtp(self, now: float, data: bytes) -> None:
         packet = RtpPacket.parse(data)
-        if packet.payload_type != self.payload_type:
+        if self.format is None or packet.payload_type != self.format.payload_type:
             return  # comfort noise, telephone events: nothing that was agreed on
         _PACKETS_IN.inc()
         self._receiver.received(now, packet.sequence_number, packet.timestamp, packet.ssrc)
         if packet.payload:
             self.last_audio_s = now
-            self._sink.put(now, packet.sequence_number, packet.timestamp, packet.payload, packet.ssrc)
+            self.jitter_buffer.put(now, packet.sequence_number, packet.timestamp, packet.payload, packet.ssrc)
 
     def _receive_rtcp(self, now: float, data: bytes) -> None:
         for packet in parse(data):
@@ -151,11 +145,13 @@ class RtpSession:
 
     def send_audio(self, slot_s: float, packet: PlayoutPacket) -> None:
         """Encode, protect and send 20 ms that were due at `slot_s`."""
-        if self._tx is None:
+        if self._tx is None or self.format is None:
             return
         payload = self._encoder.encode(packet.pcm)
         first = self._last_sent is None
-        data = write_packet(self.payload_type, self._sequence, packet.timestamp, self.ssrc, payload, marker=first)
+        data = write_packet(
+            self.format.payload_type, self._sequence, packet.timestamp, self.ssrc, payload, marker=first
+        )
         self._sequence = (self._sequence + 1) & 0xFFFF
         self._send_datagram(self._tx.protect(data))
         self._sender.sent(len(payload))

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rtc_server.errors import BadOffer, UnsupportedOffer
 from rtc_server.events import MAX_MESSAGE_BYTES
+from rtc_server.media.audioformat import AudioFormat
+from rtc_server.transports.webrtc.ice import Credentials
 from rtc_server.transports.webrtc.offer import Codec, Fingerprint, Offer, Section, parse_offer
 
 PTIME_MS = 20
@@ -32,14 +35,25 @@ _OPUS_FMTP = (
 class LocalDescription:
     """Our side of a call. `addresses` are IPv4 or IPv6 literals, best first; all share `port`."""
 
-    ufrag: str
-    pwd: str
+    credentials: Credentials
+    """In use."""
+    fresh_credentials: Credentials
+    """For the answer to an offer that restarts ICE."""
     fingerprint: Fingerprint
     addresses: Sequence[str]
     port: int
     ssrc: int
     cname: str
     session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCandidate:
+    """Where a peer can be reached that never sends checks itself: a UDP candidate with an address in it."""
+
+    host: str
+    port: int
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +82,20 @@ class Negotiated:
     remote_ufrag: str
     remote_pwd: str
     remote_fingerprints: tuple[Fingerprint, ...]
-    opus_payload_type: int
+    audio: AudioFormat
     direction: str
     """The answer's: ``sendrecv``, ``sendonly``, ``recvonly`` or ``inactive``."""
-    max_bitrate_bps: int
-    """For our encoder: the peer's ``maxaveragebitrate``, at most our own."""
     remote_ptime_ms: int | None
     """What the peer would like to get."""
     sctp: SctpParameters | None
+    setup: Literal["passive", "active"] = "passive"
+    """Our DTLS role: ``active`` (client) only where the offer leaves no choice."""
+    remote_lite: bool = False
+    """The peer is ICE-lite itself: we control, and send the checks (RFC 8445 section 6.1.1)."""
+    remote_candidates: tuple[RemoteCandidate, ...] = ()
+    """Only where `remote_lite`."""
+    restarts_ice: bool = False
+    """The offer has new credentials, and so has the answer: `LocalDescription.fresh_credentials`."""
 
     @property
     def expects_audio(self) -> bool:
@@ -114,9 +134,8 @@ def answer_offer(offer_sdp: str, local: LocalDescription, previous: Negotiated |
         remote_ufrag=ufrag,
         remote_pwd=pwd,
         remote_fingerprints=fingerprints,
-        opus_payload_type=opus.payload_type,
+        audio=AudioFormat("opus", opus.payload_type, opus.clock_rate_hz, max_bitrate_bps=_bitrate(opus)),
         direction=direction,
-        max_bitrate_bps=_bitrate(opus),
         remote_ptime_ms=_number(audio.attributes.first.get("ptime"), 3, 120),
         sctp=None if data is None else _sctp(data),
     )
@@ -279,8 +298,8 @@ def _transport_lines(local: LocalDescription) -> list[str]:
     best = local.addresses[0] if local.addresses else "0.0.0.0"
     lines = [
         f"c=IN IP{6 if ':' in best else 4} {best}",
-        f"a=ice-ufrag:{local.ufrag}",
-        f"a=ice-pwd:{local.pwd}",
+        f"a=ice-ufrag:{local.credentials.ufrag}",
+        f"a=ice-pwd:{local.credentials.pwd}",
         f"a=fingerprint:{local.fingerprint.algorithm} {local.fingerprint.value}",
         "a=setup:passive",
     ]

@@ -53,12 +53,12 @@ class UdpMux:
         self._sockets: list[MuxSocket] = []
 
     def add(self, agent: IceAgent) -> None:
-        self.by_ufrag[agent.ufrag] = agent
+        self.by_ufrag[agent.credentials.ufrag] = agent
 
     def remove(self, agent: IceAgent) -> None:
         """Forget a call. May be called twice."""
-        if self.by_ufrag.get(agent.ufrag) is agent:
-            del self.by_ufrag[agent.ufrag]
+        if self.by_ufrag.get(agent.credentials.ufrag) is agent:
+            del self.by_ufrag[agent.credentials.ufrag]
         for address in agent.paths:
             self._release(agent, address)
 

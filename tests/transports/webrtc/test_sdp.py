@@ -70,7 +70,7 @@ def test_offer_from_the_field_is_answered_or_refused_with_a_reason(
         assert caught.value.http_status == status
         return
     agreed = answer_offer(sdp, LOCAL)
-    assert agreed.opus_payload_type == payload_type
+    assert agreed.audio.payload_type == payload_type
     assert agreed.direction == direction
     check_answer(sdp, agreed.answer_sdp)
 
@@ -184,7 +184,7 @@ def test_direction_is_answered_from_the_other_side(offered: str, answered: str) 
 def test_offered_bitrate_and_ptime_are_told() -> None:
     sdp = with_lines(offers.read("S23"), {"a=ice-lite": None})
     agreed = answer_offer(sdp, LOCAL)
-    assert (agreed.max_bitrate_bps, agreed.remote_ptime_ms) == (20_000, 20)
+    assert (agreed.audio.max_bitrate_bps, agreed.remote_ptime_ms) == (20_000, 20)
     assert answer_offer(offers.read("S35"), LOCAL).remote_ptime_ms == 60
 
 
