@@ -55,7 +55,7 @@ soak: $(VENV)/.dev ## Run the long tests in full length.
 wheel: $(VENV)/.dev ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation
 
-peers: $(VENV)/.dev ## Install the browsers and the type checker that the tests call.
+peers: $(VENV)/.dev ## Install the browsers and other peers that the tests call.
 	@$(TOOLS) .ci/peers
 
 # The locks keep the versions that they hold; `make lock ARGS=--upgrade` takes the newest ones that pyproject.toml allows.
@@ -78,7 +78,7 @@ lock: $(BIN)/python ## Write requirements/*.txt anew from pyproject.toml.
 	  $(NOT_HASHED) --output-file requirements/dev.txt
 
 clean: ## Remove everything that was installed or built here.
-	rm -rf $(VENV) build dist artifacts tests/static/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist artifacts tests/static/node_modules tests/e2e/wrtc/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find rtc_server tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
