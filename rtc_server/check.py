@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import shutil
 import socket
@@ -17,12 +18,14 @@ from rtc_server.config import Settings
 from rtc_server.engine.registry import create, report
 from rtc_server.engine.stepper import SupportsShutdown
 from rtc_server.errors import ConfigError, MissingLibrary, RtcServerError
+from rtc_server.http.iceservers import ice_servers
 from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
 from rtc_server.launch import chosen_engine, engine_options
 from rtc_server.media import libopus
 from rtc_server.transports.webrtc.addresses import advertised_addresses
 from rtc_server.transports.webrtc.connectivity import judge_connectivity
+from rtc_server.transports.webrtc.turnprobe import probe_all
 from rtc_server.transports.webrtc.udp_mux import bind_all_interfaces
 
 _MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[yellow]--[/]"}
@@ -55,6 +58,7 @@ def run(settings: Settings, console: Console | None = None) -> int:
 def examine(settings: Settings) -> Iterator[Finding]:
     for probe in (_libopus, _engine, _gpu, _page, _addresses, _udp_port, _tcp_port, _tls, _access):
         yield probe(settings)
+    yield from _turn(settings)
 
 
 def _libopus(_settings: Settings) -> Finding:
@@ -178,3 +182,20 @@ def _access(settings: Settings) -> Finding:
         return Finding("access", True, "with the API key only")
     where = "from this machine only" if http.loopback else "for everybody who reaches this machine"
     return Finding("access", True, f"without a key, {where}")
+
+
+def _turn(settings: Settings) -> Iterator[Finding]:
+    """Asks all servers at once: the slowest costs its timeout, and nothing of it is there in a call."""
+    try:
+        servers = ice_servers(settings.turn)
+    except ConfigError as error:
+        yield Finding("TURN", False, error.message, error.hint)
+        return
+    if not any(url.relays for url in servers.urls):
+        advice = "turn/README.md says how to set one up; then give --turn-urls"
+        yield Finding("TURN", None, "none; callers whose firewall blocks UDP cannot connect", advice)
+    credential = servers.credential("check") if any(url.relays for url in servers.urls) else None
+    media = [address for address in _advertised(settings) if not ipaddress.ip_address(address).is_loopback]
+    for verdict in asyncio.run(probe_all(servers.urls, credential, media)):
+        subject = f"{verdict.url.scheme.upper()} {verdict.url.transport}"
+        yield Finding(subject, verdict.ok, f"{verdict.url} {verdict.found}", verdict.advice)

@@ -42,7 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_offline(commands.add_parser("offline", help="send files through an engine, without network and clock"))
     _add_verify(commands.add_parser("verify", help="compare this machine's model with golden tensors"))
     _add_voices(commands.add_parser("voices", help="list the voices, or prepare some of your own"))
-    _add_bench(commands.add_parser("bench", help="measure a server or a model: latency, calls, engine"))
+    _add_token(commands.add_parser("token", help="make short-lived credentials"))
+    _add_bench(commands.add_parser("bench", help="measure a server or a model: latency, calls, loss, roam, engine"))
     return parser
 
 
@@ -59,12 +60,26 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     media = parser.add_argument_group("media")
     media.add_argument("--udp-port", type=int, help="UDP port of all calls, on all interfaces (default 8125)")
     media.add_argument("--advertise-ip", metavar="IP", action="append", help="address to offer to callers (repeatable)")
+    media.add_argument("--dtx", action="store_true", default=None, help="send next to nothing in the agent's pauses")
+    _add_turn(parser)
     _add_engine(parser)
     session = parser.add_argument_group("sessions")
     session.add_argument("--max-half-open", type=int, metavar="N", help="calls in set-up at once (default 64)")
     session.add_argument("--idle-limit-s", type=float, metavar="S", help="end a call without audio (default 300)")
+    session.add_argument("--resume-s", type=float, metavar="S", help="wait so long for a lost caller (default 10)")
     session.add_argument("--drain-s", type=float, metavar="S", help="let calls go on after SIGTERM (default 5)")
     _add_other(parser)
+
+
+def _add_turn(parser: argparse.ArgumentParser) -> None:
+    turn = parser.add_argument_group("TURN, for callers behind firewalls (the secret: RTC_TURN_SECRET, or a file)")
+    _add_turn_server(turn)
+    turn.add_argument("--turn-ttl-s", type=int, metavar="S", help="how long a credential is good (default 3600)")
+
+
+def _add_turn_server(turn: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    turn.add_argument("--turn-urls", metavar="URL", action="append", help="turn:HOST:3478?transport=udp (repeatable)")
+    turn.add_argument("--turn-secret-file", type=Path, metavar="FILE", help="what the TURN server knows too")
 
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:
@@ -128,13 +143,26 @@ def _add_voices(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=voices_command.run_arguments)
 
 
+def _add_token(parser: argparse.ArgumentParser) -> None:
+    from rtc_server import token_command
+
+    tokens = parser.add_subparsers(title="credentials", required=True, metavar="KIND")
+    turn = tokens.add_parser("turn", help="for the TURN server, ready to paste")
+    token_command.add_arguments(turn)
+    _add_turn_server(turn)
+    _add_other(turn)
+    turn.set_defaults(run=lambda arguments: token_command.run_arguments(arguments, _settings(arguments)))
+
+
 def _add_bench(parser: argparse.ArgumentParser) -> None:
-    from rtc_server.bench import calls, engine, latency
+    from rtc_server.bench import calls, engine, latency, loss, roam
 
     benches = parser.add_subparsers(title="benchmarks", required=True, metavar="BENCH")
     for name, bench, text in (
         ("latency", latency, "mouth to ear, connect time, drift"),
         ("calls", calls, "how many calls fit on a core"),
+        ("loss", loss, "what a lossy network leaves of the caller's words, and what it costs in delay"),
+        ("roam", roam, "how much audio an ICE restart and a new address cost"),
         ("engine", engine, "what a call of the model costs, beside the least it can cost"),
     ):
         sub = benches.add_parser(name, help=text)

@@ -111,7 +111,9 @@ class TurnSettings(_Section):
     turn_urls: CommaSeparated = ()
     """``turn:HOST:3478?transport=udp``, ``turns:HOST:5349?transport=tcp``; for callers, never used by the server."""
     turn_secret: SecretStr | None = None
-    """coturn's ``static-auth-secret``; from it the short-lived credentials are made."""
+    """What the TURN server knows too; from it the short-lived credentials are made."""
+    turn_secret_file: Path | None = None
+    """The same in a file, which is read again when it changes, so that the secret can be rotated under live calls."""
     turn_ttl_s: int = Field(default=3600, ge=60, le=86_400)
     """How long a credential is good for making a connection."""
 
@@ -175,6 +177,9 @@ _SECTIONS: dict[str, type[_Section]] = {
     "log": LogSettings,
 }
 
+_SECRETS = {"api_key", "turn_secret"}
+"""Never shown, and never a flag."""
+
 
 def load(flags: Mapping[str, Any] | None = None, config_file: Path | None = None) -> Settings:
     """Settings from all four sources. `flags` holds only what was given, by field name.
@@ -202,8 +207,8 @@ def _section(name: str, model: type[_Section], flags: Mapping[str, Any], file: M
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else name
-        shown = "" if field == "api_key" else f"={first['input']!r}"
-        flag = "" if field == "api_key" else f"--{field.replace('_', '-')} or "
+        shown = "" if field in _SECRETS else f"={first['input']!r}"
+        flag = "" if field in _SECRETS else f"--{field.replace('_', '-')} or "
         raise ConfigError(f"{field}{shown[:80]}: {first['msg']}", hint=f"set {flag}RTC_{field.upper()}") from None
 
 

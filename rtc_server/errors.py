@@ -12,6 +12,9 @@
     │   ├── Unauthorized         a missing or wrong API key
     │   ├── ForbiddenOrigin      a page of another origin
     │   ├── SessionNotFound      no such session, or not yours
+    │   ├── NotConnected         a session whose caller is away just now
+    │   ├── OldIceSession        a change of an ICE session that is over
+    │   ├── TooManyResumes       a client that takes its conversation over again and again
     │   └── TooLarge             a body over its limit
     ├── CapacityError            nobody's fault; try again later
     │   ├── EngineFull           every slot is in use
@@ -96,6 +99,22 @@ class ForbiddenOrigin(ClientError):
 class SessionNotFound(ClientError):
     code = "session_not_found"
     http_status = 404
+
+
+class NotConnected(ClientError):
+    code = "not_connected"
+    http_status = 409
+
+
+class OldIceSession(ClientError):
+    code = "old_ice_session"
+    http_status = 412
+
+
+class TooManyResumes(ClientError):
+    code = "too_many_resumes"
+    http_status = 429
+    retry_after_s = 5
 
 
 class TooLarge(ClientError):

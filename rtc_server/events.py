@@ -80,7 +80,8 @@ class ResponseDelta(ServerEvent):
     frame: int
     """The session's engine frame, from 0 at LIVE."""
     rtp_timestamp: int | None
-    """48 kHz RTP timestamp at which the frame starts to play; None on legs without RTP."""
+    """RTP timestamp, in the stream's own clock, at which the frame starts to play. None on legs without RTP, and where
+    the event is told again: the stream that it was part of is gone."""
     modality: str = "text"
 
 
@@ -168,6 +169,7 @@ class SessionResumed(ServerEvent):
     type = "session.resumed"
     context: str = "kept"
     gap_ms: int = 0
+    """How long the model stood still; 0 when the call went over to a new leg while the old one lived."""
     missed: int = 0
     """Events of the gap that were too many to keep, and are lost."""
 
@@ -233,6 +235,8 @@ class ResponseCreate(ClientEvent):
 
 class ResponseCancel(ClientEvent):
     type: Literal["response.cancel"]
+    id: str | None = Field(default=None, max_length=64)
+    """A client that sends it over two channels gives both the same `id`: the second is ignored."""
 
 
 class PlaybackAck(ClientEvent):

@@ -18,6 +18,7 @@ from rtc_server.config import Settings
 from rtc_server.errors import ConfigError
 from rtc_server.http.app import create_app
 from rtc_server.http.auth import Gate
+from rtc_server.http.iceservers import ice_servers
 from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
@@ -48,17 +49,18 @@ class Server:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self.choice = chosen_engine(settings.engine)
+        self.ice_servers = ice_servers(settings.turn)
         self.engine = make_engine(self.choice.name, settings.engine, settings.log)
         self.pacer = Pacer(clock)
         self.conductor = Conductor(self.engine, self.pacer, clock)
         self.registry = SessionRegistry(self.conductor)
-        media = WebRtcConfig(settings.webrtc.udp_port, settings.webrtc.advertise_ip)
+        media = WebRtcConfig(settings.webrtc.udp_port, settings.webrtc.advertise_ip, dtx=settings.webrtc.dtx)
         self.webrtc = WebRtcTransport(media, self.pacer, clock)
         self.admission = Admission(
             self.engine,
             self.registry,
             Defaults(settings.engine.persona, settings.engine.voice),
-            LivenessRules(idle_limit_s=settings.session.idle_limit_s),
+            LivenessRules(idle_limit_s=settings.session.idle_limit_s, resume_s=settings.session.resume_s),
             settings.session.max_half_open,
             clock,
         )
@@ -159,8 +161,9 @@ class Server:
     async def _serve_http(self, tls: ssl.SSLContext | None) -> None:
         http = self.settings.http
         gate = Gate(http)
-        info = Info(self.engine, self.admission, self.connectivity, gate.needs_key)
-        app = create_app(gate, Sessions(self.admission, self.registry, self.webrtc), info, Page())
+        info = Info(self.engine, self.admission, self.connectivity, gate.needs_key, self.ice_servers)
+        sessions = Sessions(self.admission, self.registry, self.webrtc, self.ice_servers)
+        app = create_app(gate, sessions, info, Page())
         self._runner = web.AppRunner(
             app,
             access_log=None,

@@ -20,6 +20,7 @@ import { CallError } from './errors.js';
  * @property {{ok: boolean, message: string, addresses: string[]}} [connectivity]
  * @property {boolean} [auth]
  * @property {string} [version]
+ * @property {RTCIceServer[]} [ice_servers] With credentials of a short life, for one call.
  *
  * @typedef {object} Sampling
  * @property {number} [audio_temperature]
@@ -34,11 +35,20 @@ import { CallError } from './errors.js';
  * @property {string} [voice]
  * @property {number} [seed]
  * @property {Sampling} [sampling]
+ * @property {string} [resume] The token of a conversation that goes on over this connection.
+ * @property {number} [last_event] Number of the last event of it that was seen.
  *
- * @typedef {{id: string, sdp: string, type: 'answer'}} SessionAnswer
+ * @typedef {object} SessionAnswer
+ * @property {string} id
+ * @property {string} sdp
+ * @property {'answer'} type
+ * @property {string} [resume_token]
+ * @property {RTCIceServer[]} [ice_servers]
  */
 
 const TIMEOUT_MS = 15_000;
+/** What a call can do without is not waited for. */
+const ICE_SERVERS_TIMEOUT_MS = 2_000;
 
 /** The HTTP side of the server. Every failure is a `CallError`. */
 export class Api {
@@ -60,17 +70,41 @@ export class Api {
   }
 
   /**
-   * Post an offer: takes a slot of the engine.
+   * TURN servers for the next call. Never fails: a server may have none, and who cannot be asked cannot be called.
+   *
+   * @returns {Promise<RTCIceServer[]>}
+   */
+  async iceServers() {
+    try {
+      const config = await this.#json(await this.#request('GET', '/v1/config', { timeoutMs: ICE_SERVERS_TIMEOUT_MS }));
+      return Array.isArray(config?.ice_servers) ? config.ice_servers : [];
+    } catch (error) {
+      if (!(error instanceof CallError)) throw error;
+      return [];
+    }
+  }
+
+  /**
+   * Post an offer: takes a slot of the engine, or takes a conversation over.
    *
    * @param {SessionRequest} request
    * @returns {Promise<SessionAnswer>}
    */
   async createSession(request) {
-    const answer = await this.#json(await this.#request('POST', '/v1/sessions', { body: request }));
-    if (typeof answer?.id !== 'string' || typeof answer?.sdp !== 'string') {
-      throw new CallError('bad_answer', 'the server answered the offer without id or sdp');
-    }
-    return answer;
+    return answerOf(await this.#json(await this.#request('POST', '/v1/sessions', { body: request })));
+  }
+
+  /**
+   * A later offer for a call that goes on.
+   *
+   * @param {string} id
+   * @param {string} sdp
+   * @param {number} timeoutMs
+   * @returns {Promise<SessionAnswer>}
+   */
+  async renegotiate(id, sdp, timeoutMs) {
+    const body = { sdp, type: 'offer' };
+    return answerOf(await this.#json(await this.#request('PATCH', `/v1/sessions/${encodeURIComponent(id)}`, { body, timeoutMs })));
   }
 
   /**
@@ -91,9 +125,9 @@ export class Api {
   /**
    * @param {string} method
    * @param {string} path
-   * @param {{body?: unknown, keepalive?: boolean}} [options]
+   * @param {{body?: unknown, keepalive?: boolean, timeoutMs?: number}} [options]
    */
-  async #request(method, path, { body, keepalive = false } = {}) {
+  async #request(method, path, { body, keepalive = false, timeoutMs = TIMEOUT_MS } = {}) {
     /** @type {Record<string, string>} */
     const headers = { Accept: 'application/json' };
     if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
@@ -107,7 +141,7 @@ export class Api {
         keepalive,
         cache: 'no-store',
         credentials: 'same-origin',
-        signal: AbortSignal.timeout(TIMEOUT_MS),
+        signal: AbortSignal.timeout(timeoutMs),
       });
     } catch (cause) {
       throw new CallError('server_unreachable', `${method} ${path}: no answer from the server`, { cause });
@@ -127,6 +161,14 @@ export class Api {
       });
     }
   }
+}
+
+/** @param {any} answer */
+function answerOf(answer) {
+  if (typeof answer?.id !== 'string' || typeof answer?.sdp !== 'string') {
+    throw new CallError('bad_answer', 'the server answered the offer without id or sdp');
+  }
+  return answer;
 }
 
 /**

@@ -3,7 +3,7 @@
  *
  *     ready ─start→ asking ─microphone→ connecting ─connected→ preparing ─live→ listening ⇄ hearing
  *       ↑                                                                         ⇅   speaking, interrupted
- *       └──────── start again ─────────── ended, failed ←── any                reconnecting
+ *       └──────── start again ─────────── ended, failed ←── any                reconnecting ←resume─ ready
  *
  * While live, several things are true at once (nobody takes turns): the user speaks, the agent speaks. The state names
  * what matters most: interrupted, then speaking, then hearing, then listening.
@@ -19,7 +19,7 @@ const INTERRUPTED_SHOWN_MS = 1_500;
 
 /** @type {Record<Phase, Phase[]>} */
 const NEXT = {
-  ready: ['asking'],
+  ready: ['asking', 'reconnecting'],
   asking: ['connecting', 'ended', 'failed'],
   connecting: ['preparing', 'live', 'ended', 'failed'],
   preparing: ['live', 'reconnecting', 'ended', 'failed'],
@@ -77,6 +77,19 @@ export class Call {
     }
     if (phase === 'live') this.#liveSinceMs ??= nowMs;
     return true;
+  }
+
+  /**
+   * Go on with a call that has been live on an earlier page.
+   *
+   * @param {number} durationMs So long.
+   * @param {number} nowMs
+   * @returns {boolean} False where there is a call already.
+   */
+  resume(durationMs, nowMs) {
+    if (this.#phase !== 'ready') return false;
+    this.#liveSinceMs = nowMs - durationMs;
+    return this.enter('reconnecting', nowMs);
   }
 
   /** @param {boolean} speaks */

@@ -3,7 +3,7 @@ import { RtcClient } from './client.js';
 import { CallError } from './errors.js';
 import { LatencyEstimator } from './latency.js';
 import { Level } from './levels.js';
-import { closeMicrophone, openMicrophone } from './microphone.js';
+import { openMicrophone } from './microphone.js';
 import { MicrophoneLevel } from './microphone_level.js';
 import { Playhead } from './playhead.js';
 import { Transcript } from './transcript.js';
@@ -19,6 +19,7 @@ import { Transcript } from './transcript.js';
  * @property {(estimate: import('./latency.js').LatencyEstimate) => void} latency
  * @property {(seconds: number, reason: string) => void} ending The server will end the call soon.
  * @property {(reason: string) => void} ended
+ * @property {(state: import('./capture.js').MicrophoneState, code: string) => void} microphone It is held, gone, or back.
  * @property {(problem: Problem) => void} problem
  */
 
@@ -43,11 +44,11 @@ export class Conversation {
   #askMicrophone;
   #playhead = new Playhead();
   #latency = new LatencyEstimator();
-  /** @type {MediaStream | null} */
-  #microphone = null;
   /** @type {MicrophoneLevel | null} */
   #microphoneLevel = null;
   #muted = false;
+  /** Whether `connect` of the client is on its way: it reports what becomes of it. */
+  #connecting = false;
   /** @type {ReturnType<typeof setInterval> | null} */
   #timer = null;
   #ticks = 0;
@@ -84,30 +85,32 @@ export class Conversation {
    * @param {import('./client.js').CallOptions} options
    */
   async start(options) {
-    const now = performance.now();
-    if (!this.call.enter('asking', now)) return;
+    if (!this.call.enter('asking', performance.now())) return;
     this.#reset();
-    this.#tell();
-    // Inside the gesture, so that the element may sound later although the stream is not there yet.
-    this.#audio.srcObject = new MediaStream();
-    this.#play();
-    const client = this.#newClient();
-    this.client = client;
-    this.#listen(client);
-    try {
-      const microphone = await this.#askMicrophone();
-      if (client !== this.client || !this.call.enter('connecting', performance.now())) {
-        closeMicrophone(microphone); // ended while the browser was asking
-        return;
-      }
-      this.#microphone = microphone;
-      microphone.getAudioTracks()[0]?.addEventListener('ended', () => this.#listeners.problem({ code: 'microphone_lost' }));
-      this.#tell();
-      client.mute(this.#muted);
-      await client.connect({ ...options, microphone });
-    } catch (error) {
-      if (client === this.client) this.#fail(error);
-    }
+    await this.#connect(options);
+  }
+
+  /**
+   * Go on with a call that an earlier page has left. Never rejects. Without a gesture, the browser must be willing to
+   * give the microphone and to play sound without one.
+   *
+   * @param {import('./handover.js').HandedOver} left
+   */
+  async resume({ resumption, turns, durationMs, muted }) {
+    const now = performance.now();
+    if (!this.call.resume(durationMs, now)) return;
+    this.#reset();
+    this.#muted = muted;
+    this.transcript.restore(turns, now);
+    await this.#connect({ resume: resumption });
+  }
+
+  /** What another page needs to go on with this call; null where there is none. @returns {import('./handover.js').HandedOver | null} */
+  handOver() {
+    const resumption = this.client?.resumption ?? null;
+    const { durationMs } = this.call;
+    if (resumption === null || durationMs === null) return null;
+    return { resumption, turns: this.transcript.kept(performance.now()), durationMs, muted: this.#muted };
   }
 
   /** @param {{atOnce?: boolean}} [options] */
@@ -122,6 +125,11 @@ export class Conversation {
     this.#muted = muted;
     this.client?.mute(muted);
     if (muted) this.userLevel.reset();
+  }
+
+  /** The microphone was taken from the call: ask for it again, best in a gesture. */
+  reopenMicrophone() {
+    this.client?.reopenMicrophone();
   }
 
   /** After a moment in which the browser may have stopped the sound: a tab came back, a gesture allows it now. */
@@ -140,6 +148,30 @@ export class Conversation {
     this.agentLevel.reset();
   }
 
+  /** @param {import('./client.js').CallOptions} options */
+  async #connect(options) {
+    this.#tell();
+    // Inside the gesture, so that the element may sound later although the stream is not there yet.
+    this.#audio.srcObject = new MediaStream();
+    this.#play();
+    const client = this.#newClient();
+    this.client = client;
+    this.#listen(client);
+    client.mute(this.#muted);
+    const microphone = async () => {
+      const stream = await this.#askMicrophone();
+      if (client === this.client && this.call.enter('connecting', performance.now())) this.#tell();
+      return stream;
+    };
+    this.#connecting = true;
+    try {
+      await client.connect({ ...options, microphone });
+      if (client === this.client) this.#connecting = false;
+    } catch (error) {
+      if (client === this.client) this.#fail(error);
+    }
+  }
+
   /** @param {RtcClient} client */
   #listen(client) {
     const on = (/** @type {string} */ type, /** @type {(detail: any) => void} */ handle) =>
@@ -148,8 +180,15 @@ export class Conversation {
       });
     const now = () => performance.now();
     on('track', ({ stream }) => {
+      this.#playhead = new Playhead(); // another connection, another clock
+      this.#anchor = null;
       this.#audio.srcObject = stream;
       this.#play();
+    });
+    on('sound', () => this.#play());
+    on('microphone', ({ state, code }) => {
+      this.#closeMicrophoneLevel(); // it may be another microphone now
+      this.#listeners.microphone(state, code);
     });
     on('state', ({ state, reason }) => this.#onClientState(state, reason));
     on('session.queued', ({ position }) => this.#listeners.queued(position));
@@ -188,7 +227,7 @@ export class Conversation {
       this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
     } else if (state === 'degraded') {
       this.call.enter('reconnecting', now);
-    } else if (state === 'ended' && this.call.phase !== 'connecting') {
+    } else if (state === 'ended' && !this.#connecting) {
       this.#stop('ended', reason); // a call that never came to be is reported by `connect`
     }
     this.#tell();
@@ -223,9 +262,15 @@ export class Conversation {
   }
 
   #ownMicrophoneLevel() {
-    if (!this.#microphone) return 0;
-    this.#microphoneLevel ??= new MicrophoneLevel(this.#microphone);
+    const microphone = this.client?.microphone;
+    if (!microphone) return 0;
+    this.#microphoneLevel ??= new MicrophoneLevel(microphone);
     return this.#microphoneLevel.read();
+  }
+
+  #closeMicrophoneLevel() {
+    this.#microphoneLevel?.close();
+    this.#microphoneLevel = null;
   }
 
   /** Tell the server how much of the agent's audio was heard. @param {number} now */
@@ -252,13 +297,11 @@ export class Conversation {
    * @param {string} reason
    */
   #stop(phase, reason) {
+    this.#connecting = false;
     if (!this.call.enter(phase, performance.now())) return;
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
-    this.#microphoneLevel?.close();
-    this.#microphoneLevel = null;
-    closeMicrophone(this.#microphone);
-    this.#microphone = null;
+    this.#closeMicrophoneLevel();
     this.#audio.srcObject = null;
     this.userLevel.reset();
     this.agentLevel.reset();

@@ -6,8 +6,10 @@ import { Api } from './api.js';
 import { RtcClient } from './client.js';
 import { Conversation } from './conversation.js';
 import { CallError } from './errors.js';
+import { Handover } from './handover.js';
 import { LatencyView } from './latency_view.js';
 import * as messages from './messages.js';
+import { isMicrophoneGranted } from './microphone.js';
 import { Settings } from './settings.js';
 import { Stage } from './stage.js';
 import { takeToken } from './token.js';
@@ -28,6 +30,9 @@ const storage = (/** @type {'localStorage' | 'sessionStorage'} */ name) => {
 
 const token = takeToken(location, history, storage('sessionStorage'));
 const api = new Api({ token });
+const handover = new Handover(storage('sessionStorage'));
+/** The call that this page has left when it was reloaded, as long as it can be taken up. */
+let left = handover.take(Date.now());
 /** @type {import('./api.js').ServerConfig | null} */
 let config = null;
 /** Whether the call that is drawn has been live before. */
@@ -74,6 +79,10 @@ const conversation = new Conversation({
       if (message.expected) byId('hint').textContent = message.text;
       else showNotice(message, 'error');
     },
+    microphone(state, code) {
+      if (state !== 'live') showNotice(messages.withoutMicrophone(state, code), 'microphone');
+      else if (byId('error').dataset.kind === 'microphone') hideNotice();
+    },
     problem(problem) {
       const silenced = problem.code === 'sound_blocked';
       showNotice(messages.trouble(problem, config?.slots), silenced ? 'sound' : 'error');
@@ -106,10 +115,13 @@ addEventListener('keydown', (event) => {
   if (event.key.toLowerCase() !== 'm' || event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing) return;
   if (conversation.call.isActive) toggleMute();
 });
-// Chromium says nothing to the server when a tab closes; without this the slot would stay taken for half a minute.
-addEventListener('pagehide', () => conversation.end({ atOnce: true }));
+// The client keeps its call for a page that comes back; what it takes lies in the tab only while nobody sees the page.
+const putCall = () => handover.put(conversation.handOver(), Date.now(), config?.limits?.resume_s);
+addEventListener('pagehide', putCall);
+addEventListener('pageshow', ({ persisted }) => persisted && handover.put(null, Date.now()));
 document.addEventListener('visibilitychange', () => {
-  if (document.visibilityState === 'hidden') return;
+  if (document.visibilityState === 'hidden') return putCall();
+  handover.put(null, Date.now());
   resumeSound();
   refreshConfig();
 });
@@ -124,12 +136,38 @@ setInterval(() => {
 if (!isSecureContext) showNotice(messages.trouble({ code: 'insecure_context' }), 'error');
 else if (typeof RTCPeerConnection === 'undefined') showNotice(messages.trouble({ code: 'no_webrtc' }), 'error');
 refreshConfig();
+if (left) offerToContinue(left.untilMs - Date.now());
 
 function start() {
   hideNotice();
   latencyView.clear();
   transcriptView.clear();
-  conversation.start(settings.chosen());
+  if (left) resume(left);
+  else conversation.start(settings.chosen());
+}
+
+/**
+ * By itself where the browser gives the microphone without a word; else with a gesture, which it wants to see.
+ *
+ * @param {number} forMs
+ */
+async function offerToContinue(forMs) {
+  setTimeout(() => {
+    left = null;
+    drawState(conversation.call.state);
+  }, forMs);
+  drawState('ready');
+  if ((await isMicrophoneGranted()) && left && !conversation.call.isActive) start();
+}
+
+/** @param {import('./handover.js').HandedOver} call */
+function resume(call) {
+  left = null;
+  progress = messages.RESUMING;
+  byId('settings').open = false;
+  transcriptView.began(performance.now() - call.durationMs);
+  conversation.resume(call);
+  drawMute();
 }
 
 function toggleMute() {
@@ -170,11 +208,11 @@ function drawState(state) {
   document.body.dataset.state = state;
   document.body.dataset.phase = phase;
   document.body.classList.toggle('in-call', isActive);
-  if (phase !== 'preparing') progress = '';
-  byId('status').textContent = messages.STATES[state].title;
+  if (phase !== 'preparing' && phase !== 'reconnecting') progress = '';
+  byId('status').textContent = message(state).title;
   drawHint();
   byId('call').dataset.state = isActive ? 'end' : 'start';
-  byId('call-label').textContent = isActive ? messages.END : messages.START;
+  byId('call-label').textContent = isActive ? messages.END : left ? messages.CONTINUE : messages.START;
   byId('mute').hidden = !isActive;
   drawMute();
   settings.lock(isActive);
@@ -190,9 +228,14 @@ function drawState(state) {
   if (phase === 'ended' || phase === 'failed') setTimeout(refreshConfig, AFTER_GOODBYE_MS);
 }
 
+/** @param {import('./call.js').CallState} state */
+function message(state) {
+  return state === 'ready' && left ? messages.CAN_CONTINUE : messages.STATES[state];
+}
+
 function drawHint() {
   const { state, isActive } = conversation.call;
-  byId('hint').textContent = isActive && conversation.muted ? messages.MUTED : progress || messages.STATES[state].text;
+  byId('hint').textContent = isActive && conversation.muted ? messages.MUTED : progress || message(state).text;
 }
 
 function drawMute() {
@@ -205,17 +248,27 @@ function drawMute() {
 
 /**
  * @param {messages.Message} message
- * @param {'error' | 'warning' | 'server' | 'sound'} kind `server` goes away when the server is well, `sound` on a gesture.
+ * @param {'error' | 'warning' | 'server' | 'sound' | 'microphone'} kind `server` goes away when the server is well, `sound`
+ *   on a gesture, `microphone` when that is back, for which it has a button.
  */
 function showNotice({ title, text }, kind) {
   const notice = byId('error');
-  if (notice.dataset.kind === kind && notice.textContent === title + text) return; // don't read it out again
+  if (notice.dataset.kind === kind && notice.textContent?.startsWith(title + text)) return; // don't read it out again
   const head = document.createElement('strong');
   head.textContent = title;
   const body = document.createElement('p');
   body.textContent = text;
   notice.dataset.kind = kind;
   notice.replaceChildren(head, body);
+  if (kind === 'microphone') notice.append(microphoneButton());
+}
+
+function microphoneButton() {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.textContent = messages.MICROPHONE_AGAIN;
+  button.addEventListener('click', () => conversation.reopenMicrophone());
+  return button;
 }
 
 function hideNotice() {

@@ -14,13 +14,17 @@ export const STATES = {
   hearing: { title: 'Hearing you', text: 'Go on.' },
   speaking: { title: 'Speaking', text: 'Interrupt whenever you like.' },
   interrupted: { title: 'Interrupted', text: 'The agent heard you.' },
-  reconnecting: { title: 'Holding the line', text: 'Nothing comes through at the moment. The call goes on when the network does.' },
+  reconnecting: { title: 'Reconnecting', text: 'Nothing comes through at the moment. The agent waits, and the call goes on where it was.' },
   ended: { title: 'Call ended', text: 'Press the button to talk again.' },
   failed: { title: 'That did not work', text: 'Press the button to try again.' },
 };
 
 export const START = 'Start talking';
 export const END = 'End call';
+export const CONTINUE = 'Continue';
+/** @type {Message} */
+export const CAN_CONTINUE = { title: 'Where were we?', text: 'Your call is still there for a few seconds. Press the button to go on with it.' };
+export const RESUMING = 'Taking your call up where the page left it.';
 export const MUTE_LABEL = 'Mute';
 export const UNMUTE_LABEL = 'Unmute';
 export const MUTED = 'You are muted: the agent hears silence.';
@@ -75,9 +79,13 @@ const TROUBLES = {
     title: 'The microphone did not start',
     text: 'Check that it works in other programs, and press the button again.',
   },
-  microphone_lost: {
-    title: 'The microphone is gone',
-    text: 'It was unplugged or taken by another program, so the agent hears silence. End the call, connect it again and start over.',
+  session_not_found: {
+    title: 'The call is over',
+    text: 'The server has let it go while nothing came through. Press the button to start a new one.',
+  },
+  too_many_resumes: {
+    title: 'The call could not be taken up',
+    text: 'Too many attempts in a short time. Wait ten seconds and press the button again.',
   },
   sound_blocked: {
     title: 'The browser holds back the sound',
@@ -129,7 +137,8 @@ const TROUBLES = {
 const FAREWELLS = {
   closed: { title: 'Call ended', text: 'Press the button to talk again.' },
   silence: { title: 'Call ended', text: 'Nothing was heard for five minutes, so the agent hung up.' },
-  connection_lost: { title: 'The connection broke', text: 'The server or the network went away. Press the button to call again.' },
+  connection_lost: { title: 'The connection broke', text: 'The server or the network went away and did not come back. Press the button to call again.' },
+  replaced: { title: 'The call went elsewhere', text: 'Another page has taken it over, and it goes on there. Press the button to start a new one here.' },
   peer_lost: { title: 'The connection broke', text: 'Nothing came through from this browser for too long.' },
   engine_lost: { title: 'The agent is gone', text: 'Its engine stopped in the middle of the call. Press the button to call again.' },
   shutdown: { title: 'The server goes down', text: 'The server is being stopped or restarted. Try again in a moment.' },
@@ -169,6 +178,28 @@ export function farewell(reason) {
       ? TROUBLES[key]
       : { title: 'The server ended the call', text: `Its reason: ${reason.replaceAll('_', ' ')}.` };
   return { ...message, expected: key === 'closed' || key === 'silence' || key === 'time_limit' };
+}
+
+export const MICROPHONE_AGAIN = 'Use the microphone';
+
+/**
+ * The microphone was taken from a call that goes on.
+ *
+ * @param {'interrupted' | 'lost'} state
+ * @param {string} code Why it could not be had again; '' before anybody tried.
+ * @returns {Message}
+ */
+export function withoutMicrophone(state, code) {
+  if (code === 'microphone_denied' || code === 'microphone_blocked_by_system') {
+    return { title: TROUBLES[code].title, text: 'The agent hears silence. Allow the microphone for this page, then press the button below.' };
+  }
+  if (state === 'lost') {
+    return { title: 'The microphone is gone', text: 'It was unplugged or taken away, and the agent hears silence. Connect it again, then press the button below.' };
+  }
+  return {
+    title: 'The microphone is paused',
+    text: 'A phone call or another app holds it, and the agent hears silence. When that is over and it does not come back by itself, press the button below.',
+  };
 }
 
 /**

@@ -45,7 +45,14 @@ const CODES = {
   AbortError: 'microphone_busy',
 };
 
-/** @param {MediaStream | null} stream */
-export function closeMicrophone(stream) {
-  for (const track of stream?.getTracks() ?? []) track.stop();
+/**
+ * @param {{query?: (name: any) => Promise<{state: string}>}} [permissions]
+ * @returns {Promise<boolean>} Whether the browser gives the microphone without asking; false where it does not say.
+ */
+export async function isMicrophoneGranted(permissions = globalThis.navigator?.permissions) {
+  try {
+    return (await permissions?.query?.({ name: 'microphone' }))?.state === 'granted';
+  } catch {
+    return false; // a browser that knows no such permission
+  }
 }

@@ -21,6 +21,8 @@
  * @property {number} startedMs
  * @property {number | null} spokeMs How long the user spoke; for engines that tell no words of the user.
  *
+ * @typedef {Pick<Turn, 'side' | 'words' | 'interrupted' | 'spokeMs'> & {agoMs: number}} KeptTurn `agoMs`: since it began.
+ *
  * @typedef {{data: string, rtp_timestamp?: number | null}} Delta
  * @typedef {{item: number, text: string, final: boolean, start_ms: number, end_ms: number}} UserWords
  *
@@ -53,6 +55,8 @@ const SILENCED_WITHIN_MS = 2_000;
 const MIN_REMARK_MS = 300;
 const WORDS_LATE_MS = 4_000;
 const MAX_TURNS = 400;
+/** So many turns go with the call to a page that goes on with it. */
+const MAX_KEPT_TURNS = 100;
 const MAX_PENDING = 2_000;
 
 export class Transcript {
@@ -178,6 +182,30 @@ export class Transcript {
       this.#endAgentTurn();
     }
     this.#forgetRemarks(nowMs);
+  }
+
+  /**
+   * What was said, for a page that goes on with the call. Words that are about to be heard count as heard.
+   *
+   * @param {number} nowMs
+   * @returns {KeptTurn[]}
+   */
+  kept(nowMs) {
+    for (const piece of this.#pending.splice(0)) this.#hear(piece, nowMs);
+    return this.turns
+      .slice(-MAX_KEPT_TURNS)
+      .map(({ side, words, interrupted, spokeMs, startedMs }) => ({ side, words, interrupted, spokeMs, agoMs: nowMs - startedMs }));
+  }
+
+  /**
+   * @param {KeptTurn[]} turns What an earlier page kept.
+   * @param {number} nowMs
+   */
+  restore(turns, nowMs) {
+    for (const { side, words, interrupted, spokeMs, agoMs } of turns) {
+      const turn = Object.assign(this.#newTurn(side, nowMs - agoMs), { words, interrupted, spokeMs, final: true });
+      this.#onChange(turn, 'changed');
+    }
   }
 
   /** The call is over: what was not heard never will be. */

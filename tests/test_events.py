@@ -30,11 +30,20 @@ def test_encoded_event_carries_type_and_fields(kind: type[events.ServerEvent]) -
         "bool": True,
         "int | None": None,
         "float | None": None,
+        "str | None": None,
         "dict[str, Any]": {},
     }
     fields = {field.name: samples[str(field.type)] for field in dataclasses.fields(kind)}
-    decoded = json.loads(events.encode(kind(**fields)))
-    assert decoded == {"type": kind.type, **fields}
+    decoded = json.loads(events.encode(events.Numbered(7, kind(**fields))))
+    assert decoded == {"type": kind.type, **fields, "seq": 7}
+
+
+def test_events_of_the_same_tick_are_an_array_in_order() -> None:
+    first, second = events.Numbered(1, events.SessionReady()), events.Numbered(2, events.ResponseCreated(0))
+    assert json.loads(events.encode(first, second)) == [
+        {"type": "session.ready", "seq": 1},
+        {"type": "response.created", "response_index": 0, "seq": 2},
+    ]
 
 
 def test_created_names_protocol_and_frame() -> None:
@@ -49,6 +58,7 @@ def test_created_names_protocol_and_frame() -> None:
         ('{"type":"input.commit"}', events.InputCommit),
         ('{"type":"response.create","extra":[1,2]}', events.ResponseCreate),
         ('{"type":"response.cancel"}', events.ResponseCancel),
+        ('{"type":"response.cancel","id":"7"}', events.ResponseCancel),
         ('{"type":"playback.ack","cursor":1200}', events.PlaybackAck),
         (b'{"type":"close"}', events.Close),
         ('{"type":"input.append","modality":"audio","data":"AAAA"}', events.InputAppend),

@@ -157,7 +157,7 @@ async def test_every_offer_of_the_field_gets_an_answer_or_a_reason(server: Serve
     for path in OFFERS:
         status, body = await post(server, path.read_bytes().decode())
         if status == 201:
-            assert body["sdp"].startswith("v=0\r\n") and "a=setup:passive" in body["sdp"], path.name
+            assert body["sdp"].startswith("v=0\r\n") and "a=fingerprint:sha-256" in body["sdp"], path.name
             server.registry.get(body["id"]).close("test")
         else:
             assert status in (400, 422), (path.name, body)
@@ -185,6 +185,11 @@ async def test_calls_that_come_and_go_leave_nothing_behind(server: Server) -> No
     async with asyncio.timeout(5):
         while server.engine.capacity().in_use:
             await asyncio.sleep(0.01)
+
+
+def test_dtx_is_a_setting_of_the_calls() -> None:
+    assert Server(settings(dtx=True)).webrtc.config.dtx
+    assert not Server(settings()).webrtc.config.dtx
 
 
 async def test_taken_metrics_port_is_a_clear_error() -> None:

@@ -1,6 +1,6 @@
-"""One light call: signalling, ICE, DTLS, packets encoded beforehand going up, raw packets kept as they come down.
+"""One light call: signalling, ICE, DTLS, packets of a voice going up, raw packets kept as they come down.
 
-Light means: no jitter buffer, no codec, no task per packet. What comes is stored as it came off the socket and opened
+Light means: no jitter buffer, no decoder, no task per packet. What comes is stored as it came off the socket and opened
 after the run, so that many calls fit beside each other on a core that is not the server's.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import json
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from aiortc import RTCCertificate, RTCDataChannel
 from aiortc.rtcdatachannel import RTCDataChannelParameters
@@ -19,62 +20,76 @@ from pylibsrtp import Error as SrtpError
 
 from rtc_server.bench.analysis import ReceivedPacket
 from rtc_server.bench.figures import Setup
-from rtc_server.bench.ice import CONSENT_EVERY_S, ControllingIce
+from rtc_server.bench.ice import CONSENT_EVERY_S, Address, ControllingIce
 from rtc_server.bench.impairment import Uplink
-from rtc_server.bench.sdp import MAX_MESSAGE_BYTES, make_offer, read_answer
+from rtc_server.bench.sdp import MAX_MESSAGE_BYTES, RemoteEnd, first_origin, make_offer, next_origin, read_answer
 from rtc_server.bench.signaling import Answer, Signaling
 from rtc_server.bench.signals import PACKET_S
+from rtc_server.bench.stream import OutgoingStream
+from rtc_server.bench.voice import Voice
 from rtc_server.errors import DtlsFailed, PeerError
-from rtc_server.media import rtp
+from rtc_server.media import rtcp, rtp
 from rtc_server.transports.webrtc.contract import EventSctp, SecureTransport
 
 DTLS_TIMEOUT_S = 10.0
 FIRST_PACKET_TIMEOUT_S = 10.0
-TIMESTAMPS_PER_PACKET = 960
+EVENT_TIMEOUT_S = 10.0
 
 
 class Call:
-    """Not restartable. Loop thread only."""
+    """Not restartable. Loop thread only.
 
-    def __init__(self, payloads: Sequence[bytes], loop_offset_packets: int, uplink: Uplink) -> None:
+    Args:
+        voice: what the microphone hears.
+        uplink: loses packets before they reach the network.
+        via: a relay's address, used in the place of the answer's candidates.
+        red: offer redundant audio (RFC 2198), and send it with one copy where the answer takes it.
+    """
+
+    def __init__(
+        self, voice: Voice, uplink: Uplink | None = None, via: Address | None = None, red: bool = False
+    ) -> None:
         self.setup = Setup()
-        self.uplink = uplink
-        self.loop_offset_packets = loop_offset_packets
+        self.stream = OutgoingStream(voice)
+        self.uplink = uplink or Uplink()
         self.events = 0
         self.first_capture_s: float | None = None
         """When the first sample of the first packet was captured."""
-        self._payloads = payloads
+        self._via = via
+        self._offers_red = red
         self._raw: list[tuple[float, bytes]] = []
         self._first_packet = asyncio.Event()
-        self._sequence = random.getrandbits(15)
-        self._timestamp = random.getrandbits(31)
-        self._ssrc = random.getrandbits(32)
-        self._sent = 0
         self._consent_due_s = 0.0
-        self._payload_type = 0
+        self._origin = first_origin()
+        self._certificate: RTCCertificate | None = None
+        self._offers_events = False
         self._signaling: Signaling | None = None
         self._answer: Answer | None = None
+        self._remote: RemoteEnd | None = None
         self._ice: ControllingIce | None = None
         self._dtls: SecureTransport | None = None
         self._sctp: EventSctp | None = None
         self._channel: RTCDataChannel | None = None
+        self._latest: dict[str, dict[str, Any]] = {}
+        """The last event of each type."""
+        self._event_came = asyncio.Event()
 
     # ---- set-up ------------------------------------------------------------------------------------------------------
 
-    async def connect(self, signaling: Signaling, certificate: RTCCertificate, events: bool) -> None:
+    async def connect(
+        self, signaling: Signaling, certificate: RTCCertificate, events: bool, seed: int | None = None
+    ) -> None:
         """From the offer to a DTLS connection; then `send_packet` may be called. Free with `close`, also on failure.
 
         Raises: PeerError and its kinds.
         """
-        self._signaling = signaling
+        self._signaling, self._certificate, self._offers_events = signaling, certificate, events
         ice = self._ice = ControllingIce(self._on_media)
-        offer = make_offer(certificate, ice.ufrag, ice.password, events)
         self.setup.posted_s = time.monotonic()
-        self._answer = await signaling.exchange(offer)
+        self._answer = await signaling.exchange(self._offer(ice), seed)
         self.setup.answered_s = time.monotonic()
-        remote = read_answer(self._answer.sdp)
-        self._payload_type = remote.payload_type
-        await ice.connect(remote.ufrag, remote.password, remote.candidates)
+        remote = self._remote = read_answer(self._answer.sdp)
+        await ice.connect(remote.ufrag, remote.password, self._candidates(remote))
         ice.role = "controlling" if remote.takes_client_role else "controlled"
         dtls = self._dtls = SecureTransport(ice, certificate)
         try:
@@ -84,14 +99,40 @@ class Call:
         if dtls.state != "connected":
             raise DtlsFailed("the DTLS handshake failed")
         self.setup.dtls_s = time.monotonic()
+        self.stream.agreed(remote.payload_type, remote.red_payload_type, remote.bitrate_bps)
         if remote.sctp_port is not None and events:
             await self._open_events(dtls, remote.sctp_port)
+
+    async def restart_ice(self) -> None:
+        """New credentials, a new socket, the same DTLS connection; audio goes on meanwhile (RFC 8839 section 4.4).
+
+        Raises: PeerError when the server refuses, or none of its candidates answers; the call then goes on as it was.
+        """
+        assert self._ice is not None and self._signaling is not None and self._answer is not None
+        self._ice.begin_restart()
+        self._origin = next_origin(self._origin)
+        remote = read_answer(await self._signaling.update(self._answer, self._offer(self._ice)))
+        await self._ice.restart(remote.ufrag, remote.password, self._candidates(remote))
+
+    def network_changed(self) -> None:
+        """Tell the server where we are now, as a client does that was told by its system."""
+        if self._ice is not None:
+            self._ice.refresh_consent()
+
+    def _offer(self, ice: ControllingIce) -> str:
+        assert self._certificate is not None
+        return make_offer(
+            self._certificate, ice.ufrag, ice.password, self._offers_events, self._offers_red, self._origin
+        )
+
+    def _candidates(self, remote: RemoteEnd) -> Sequence[Address]:
+        return remote.candidates if self._via is None else (self._via,)
 
     async def _open_events(self, dtls: SecureTransport, sctp_port: int) -> None:
         self._sctp = EventSctp(dtls)
         await self._sctp.start(RTCSctpCapabilities(maxMessageSize=MAX_MESSAGE_BYTES), sctp_port)
         self._channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="events", ordered=True))
-        self._channel.on("message", self._on_event)
+        self._channel.on("message", self._on_message)
 
     async def first_packet(self) -> None:
         """Wait for the agent's first packet.
@@ -102,6 +143,29 @@ class Call:
             await asyncio.wait_for(self._first_packet.wait(), FIRST_PACKET_TIMEOUT_S)
         except TimeoutError:
             raise PeerError(f"connected, but no audio came within {FIRST_PACKET_TIMEOUT_S:g} s") from None
+
+    async def event(self, kind: str, later_than: int = -1) -> dict[str, Any]:
+        """The last event of a type, waited for if there is none with a `seq` above `later_than` yet.
+
+        Raises: PeerError when none comes.
+        """
+        try:
+            async with asyncio.timeout(EVENT_TIMEOUT_S):
+                while (latest := self.latest(kind)) is None or int(latest.get("seq", 0)) <= later_than:
+                    self._event_came.clear()
+                    await self._event_came.wait()
+        except TimeoutError:
+            raise PeerError(f"no event {kind} came within {EVENT_TIMEOUT_S:g} s") from None
+        return latest
+
+    def latest(self, kind: str) -> dict[str, Any] | None:
+        """The last event of a type; None before the first."""
+        return self._latest.get(kind)
+
+    @property
+    def sends_red(self) -> bool:
+        """Both ends agreed on redundant audio."""
+        return self._remote is not None and self._remote.red_payload_type is not None
 
     async def close(self) -> None:
         """Say goodbye by every way there is, and free the socket. May be called twice."""
@@ -124,12 +188,7 @@ class Call:
             return
         if self.first_capture_s is None:
             self.first_capture_s = due_s - PACKET_S
-        payload = self._payloads[(self._sent + self.loop_offset_packets) % len(self._payloads)]
-        packet = rtp.write_packet(self._payload_type, self._sequence, self._timestamp, self._ssrc, payload)
-        self._sent += 1
-        self._sequence = (self._sequence + 1) & 0xFFFF
-        self._timestamp = (self._timestamp + TIMESTAMPS_PER_PACKET) & 0xFFFFFFFF
-        protected = self._dtls.tx_srtp.protect(packet)
+        protected = self._dtls.tx_srtp.protect(self.stream.next_packet())
         if not self.uplink.loses(due_s):
             self._ice.send(protected)
         if due_s >= self._consent_due_s:
@@ -140,14 +199,14 @@ class Call:
         """How many packets the microphone had filled at `now`."""
         if self.first_capture_s is None:
             return 0
-        return min(self._sent, max(0, int((now - self.first_capture_s) / PACKET_S)))
+        return min(self.stream.sent, max(0, int((now - self.first_capture_s) / PACKET_S)))
 
     def received(self) -> list[ReceivedPacket]:
-        """Everything that came, authenticated and decrypted, in order of arrival. Once, after the run.
+        """Everything that came since the last call, authenticated and decrypted, in order of arrival.
 
         Packets that fail authentication, or are no RTP of the agreed payload type, are left out.
         """
-        if self._dtls is None or self._dtls.rx_srtp is None:
+        if self._dtls is None or self._dtls.rx_srtp is None or self._remote is None:
             return []
         unprotect = self._dtls.rx_srtp.unprotect
         packets: list[ReceivedPacket] = []
@@ -156,18 +215,33 @@ class Call:
                 packet = rtp.RtpPacket.parse(unprotect(data))
             except (SrtpError, rtp.MalformedRtp):
                 continue
-            if packet.payload_type == self._payload_type and packet.payload:
+            if packet.payload_type == self._remote.payload_type and packet.payload:
                 packets.append(ReceivedPacket(packet.sequence_number, packet.timestamp, arrival_s, packet.payload))
         self._raw.clear()
         return packets
 
     def _on_media(self, data: bytes, arrival_s: float) -> None:
         if rtp.is_rtcp(data):
+            self._on_rtcp(data)
             return
         if not self._raw:
-            self.setup.first_packet_s = arrival_s
+            self.setup.first_packet_s = self.setup.first_packet_s or arrival_s
             self._first_packet.set()
         self._raw.append((arrival_s, data))
 
-    def _on_event(self, _message: str | bytes) -> None:
-        self.events += 1
+    def _on_rtcp(self, data: bytes) -> None:
+        if self._dtls is None or self._dtls.rx_srtp is None:
+            return
+        with contextlib.suppress(SrtpError, rtcp.MalformedRtcp):
+            self.stream.reported(rtcp.parse(self._dtls.rx_srtp.unprotect_rtcp(data)))
+
+    def _on_message(self, message: str | bytes) -> None:
+        try:
+            value = json.loads(message)
+        except ValueError:  # other servers send other things
+            return
+        for event in value if isinstance(value, list) else [value]:  # an array: the events of one tick
+            self.events += 1
+            if isinstance(event, dict) and isinstance(event.get("type"), str):
+                self._latest[event["type"]] = event
+        self._event_came.set()

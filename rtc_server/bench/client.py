@@ -28,6 +28,7 @@ from rtc_server.bench.impairment import Uplink
 from rtc_server.bench.pacer import Pacer
 from rtc_server.bench.procstat import Usage, read_usage
 from rtc_server.bench.signaling import TIMEOUT_S, Signaling
+from rtc_server.bench.voice import LoopVoice
 from rtc_server.errors import PeerError, RtcServerError
 from rtc_server.media.opus import OpusDecoder, OpusEncoder, OpusError
 
@@ -125,7 +126,7 @@ class LoadClient:
     async def _dial(self) -> Call:
         number = len(self._calls)
         uplink = Uplink(self._spec.loss, self._spec.drop_at, seed=number)
-        call = Call(self._payloads, number * LOOP_OFFSET_STEP_PACKETS % signals.LOOP_PACKETS, uplink)
+        call = Call(LoopVoice(self._payloads, _loop_offset_packets(number)), uplink)
         try:
             await call.connect(self._signaling, self._certificate, self._spec.events)
             self._pacer.add(call)
@@ -172,7 +173,7 @@ class LoadClient:
         return None if self._spec.server_pid is None else read_usage(self._spec.server_pid)
 
     def _figures(self, window: Window) -> Figures:
-        records = [_record(call, window) for call in self._calls]
+        records = [_record(call, number, window) for number, call in enumerate(self._calls)]
         if not any(record.packets for record in records):
             raise PeerError("the calls connected, but no audio came")
         drops_s = [window.begin_s + at for at in sorted(self._spec.drop_at)]
@@ -194,7 +195,11 @@ class LoadClient:
         }
 
 
-def _record(call: Call, window: Window) -> CallRecord:
+def _loop_offset_packets(number: int) -> int:
+    return number * LOOP_OFFSET_STEP_PACKETS % signals.LOOP_PACKETS
+
+
+def _record(call: Call, number: int, window: Window) -> CallRecord:
     spoken: Sequence[tuple[int, float]] = ()
     if call.first_capture_s is not None:
         start_s = call.first_capture_s
@@ -202,7 +207,7 @@ def _record(call: Call, window: Window) -> CallRecord:
         last = call.packets_sent_by(window.end_s)
         spoken = [
             (burst, start_s + onset_s)
-            for burst, onset_s in signals.bursts_between(first, last, call.loop_offset_packets)
+            for burst, onset_s in signals.bursts_between(first, last, _loop_offset_packets(number))
         ]
     return CallRecord(call.received(), spoken, call.uplink.dropped)
 

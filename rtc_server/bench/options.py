@@ -14,9 +14,25 @@ MAX_CALLS = 1000
 PEERS = ("aiortc",)
 
 
+class Options:
+    """A dataclass whose fields are named like the flags of its command."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
+        """Out of what a parser with our flags gave; other attributes are ignored."""
+        given: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            if hasattr(arguments, field.name):
+                value = getattr(arguments, field.name)
+                given[field.name] = tuple(value) if isinstance(value, list) else value
+        return cls(**given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchOptions:
-    """Common to the benchmarks.
+class BenchOptions(Options):
+    """Common to the benchmarks of load.
 
     Raises: ConfigError when a value is out of range.
     """
@@ -50,16 +66,6 @@ class BenchOptions:
         check(1 <= self.calls <= MAX_CALLS, f"--calls {self.calls} must be 1..{MAX_CALLS}")
         check(3 <= self.seconds <= 86_400, f"--seconds {self.seconds:g} must be 3..86400")
         check(1 <= self.repeat <= 100, f"--repeat {self.repeat} must be 1..100")
-
-    @classmethod
-    def from_arguments(cls, arguments: argparse.Namespace) -> Self:
-        """Out of what a parser with our flags gave; other attributes are ignored."""
-        given: dict[str, Any] = {}
-        for field in dataclasses.fields(cls):
-            if hasattr(arguments, field.name):
-                value = getattr(arguments, field.name)
-                given[field.name] = tuple(value) if isinstance(value, list) else value
-        return cls(**given)
 
 
 def check(holds: bool, message: str) -> None:

@@ -70,7 +70,7 @@ class Report:
         table = Table("")
         for row in self._rows:
             best = row["run"] == "best"
-            run = "best" if best else f"run {row['run']}"
+            run = f"run {row['run']}" if isinstance(row["run"], int) else row["run"]
             table.add_column(f"{row['server']}\n{run}", style="bold" if best else "")
         for key, name in self._shown:
             table.add_row(name, *(_cell(row.get(key)) for row in self._rows))

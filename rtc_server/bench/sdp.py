@@ -13,13 +13,24 @@ from rtc_server.bench.ice import Address
 from rtc_server.errors import PeerError
 
 OPUS_PAYLOAD_TYPE = 111
+RED_PAYLOAD_TYPE = 63
+DEFAULT_BITRATE_BPS = 32_000
+"""What browsers send of mono speech to an answer without `maxaveragebitrate`."""
 SCTP_PORT = 5000
 MAX_MESSAGE_BYTES = 65_536
 
 
-def make_offer(certificate: RTCCertificate, ufrag: str, password: str, events: bool) -> str:
-    """One sendrecv Opus section and, with `events`, a data channel section; no candidates: ours are peer-reflexive."""
+def make_offer(
+    certificate: RTCCertificate, ufrag: str, password: str, events: bool, red: bool = False, origin: str | None = None
+) -> str:
+    """One sendrecv Opus section and, with `events`, a data channel section; no candidates: ours are peer-reflexive.
+
+    Args:
+        red: offer redundant audio (RFC 2198) around Opus too.
+        origin: session id and version, as ``123 2``; a later offer of a call keeps the id and counts the version up.
+    """
     mids = ["0", "1"] if events else ["0"]
+    payload_types = [OPUS_PAYLOAD_TYPE, RED_PAYLOAD_TYPE] if red else [OPUS_PAYLOAD_TYPE]
     fingerprint = next(print_ for print_ in certificate.getFingerprints() if print_.algorithm == "sha-256")
     transport = [
         "c=IN IP4 0.0.0.0",
@@ -30,11 +41,11 @@ def make_offer(certificate: RTCCertificate, ufrag: str, password: str, events: b
     ]
     lines = [
         "v=0",
-        f"o=- {secrets.randbits(62)} 2 IN IP4 127.0.0.1",
+        f"o=- {origin or first_origin()} IN IP4 127.0.0.1",
         "s=-",
         "t=0 0",
         f"a=group:BUNDLE {' '.join(mids)}",
-        f"m=audio 9 UDP/TLS/RTP/SAVPF {OPUS_PAYLOAD_TYPE}",
+        f"m=audio 9 UDP/TLS/RTP/SAVPF {' '.join(map(str, payload_types))}",
         *transport,
         "a=mid:0",
         "a=sendrecv",
@@ -42,6 +53,11 @@ def make_offer(certificate: RTCCertificate, ufrag: str, password: str, events: b
         f"a=rtpmap:{OPUS_PAYLOAD_TYPE} opus/48000/2",
         f"a=fmtp:{OPUS_PAYLOAD_TYPE} minptime=10;useinbandfec=1",
     ]
+    if red:
+        lines += [
+            f"a=rtpmap:{RED_PAYLOAD_TYPE} red/48000/2",
+            f"a=fmtp:{RED_PAYLOAD_TYPE} {OPUS_PAYLOAD_TYPE}/{OPUS_PAYLOAD_TYPE}",
+        ]
     if events:
         lines += [
             "m=application 9 UDP/DTLS/SCTP webrtc-datachannel",
@@ -51,6 +67,16 @@ def make_offer(certificate: RTCCertificate, ufrag: str, password: str, events: b
             f"a=max-message-size:{MAX_MESSAGE_BYTES}",
         ]
     return "\r\n".join(lines) + "\r\n"
+
+
+def first_origin() -> str:
+    return f"{secrets.randbits(62)} 2"
+
+
+def next_origin(origin: str) -> str:
+    """Of the next offer of the same call (RFC 3264 section 8)."""
+    session_id, version = origin.split()
+    return f"{session_id} {int(version) + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +91,10 @@ class RemoteEnd:
     takes_client_role: bool
     """The server wants to be the DTLS client, as answerers may (RFC 8842); then we are the server."""
     payload_type: int
+    red_payload_type: int | None
+    """Of redundant audio, where both ends want it."""
+    bitrate_bps: int
+    """Of Opus, as a browser would choose it for mono speech."""
     sctp_port: int | None
 
 
@@ -95,8 +125,18 @@ def read_answer(sdp: str) -> RemoteEnd:
         dtls=audio.dtls,
         takes_client_role=audio.dtls.role == "client",
         payload_type=codec.payloadType,
+        red_payload_type=next((c.payloadType for c in audio.rtp.codecs if c.name.lower() == "red"), None),
+        bitrate_bps=_bitrate_bps(codec.parameters.get("maxaveragebitrate")),
         sctp_port=(application.sctp_port or SCTP_PORT) if application is not None else None,
     )
+
+
+def _bitrate_bps(given: object) -> int:
+    """RFC 7587 section 7.1 allows 6000 to 510000."""
+    try:
+        return min(max(int(str(given)), 6000), 510_000)
+    except ValueError:
+        return DEFAULT_BITRATE_BPS
 
 
 def _is_address(host: str) -> bool:

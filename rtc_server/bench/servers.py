@@ -13,8 +13,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from rtc_server.bench import affinity
@@ -38,6 +38,8 @@ class Target:
     pid: int | None = None
     cpu: int | None = None
     """The core it is pinned to, if it is."""
+    udp_port: int | None = None
+    """Where its media is, if it was started here: for a relay in front of it."""
 
 
 @contextlib.contextmanager
@@ -51,14 +53,20 @@ def target_of(options: BenchOptions, slots: int) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def own_server(slots: int, cpu: int | None, engine: str = "echo", engine_process: str = "auto") -> Iterator[Target]:
-    """This package's own server, on free ports of the loopback interface."""
+def own_server(
+    slots: int,
+    cpu: int | None,
+    engine: str = "echo",
+    engine_process: str = "auto",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Target]:
+    """This package's own server, on free ports of the loopback interface; `environment` is set for it on top."""
     port, udp_port = _free_port(socket.SOCK_STREAM), _free_port(socket.SOCK_DGRAM)
     command = ["-m", "rtc_server", "serve", "--engine", engine, "--slots", str(slots), "--host", HOST]
     command += ["--engine-process", engine_process]
     command += ["--port", str(port), "--udp-port", str(udp_port), "--auth", "none"]
-    with _running("rtc_server", command, port, "/v1/sessions", cpu) as target:
-        yield target
+    with _running("rtc_server", command, port, "/v1/sessions", cpu, environment) as target:
+        yield replace(target, udp_port=udp_port)
 
 
 @contextlib.contextmanager
@@ -76,10 +84,21 @@ def peer_server(name: str, cpu: int | None) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def _running(name: str, command: Sequence[str], port: int, path: str, cpu: int | None) -> Iterator[Target]:
+def _running(
+    name: str,
+    command: Sequence[str],
+    port: int,
+    path: str,
+    cpu: int | None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Target]:
     with tempfile.TemporaryFile() as log, _sigterm_unwinds():
         process = subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**_environment(), **(environment or {})},
         )
         try:
             pinned = affinity.pin(process.pid, cpu)

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from dataclasses import dataclass
+from typing import NoReturn
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -49,25 +50,34 @@ class Signaling:
         key = os.environ.get("RTC_API_KEY")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
-    async def exchange(self, offer: str) -> Answer:
-        """Post an offer.
+    async def exchange(self, offer: str, seed: int | None = None) -> Answer:
+        """Post an offer; `seed` is what the conversation starts from, for servers that take one (``plain``).
 
         Raises: PeerError when the server cannot be reached, refuses, or answers with something else than an SDP.
         """
         if self._adapter == "whip":
-            status, body, location = await self._post(data=offer.encode(), content_type="application/sdp")
-            return Answer(body, self._resource(location)) if status in (200, 201) else _refused(status, body)
-        message = {"sdp": offer, "type": "offer"}
+            status, body, location = await self._send("POST", self._url, offer, "application/sdp")
+            if status not in (200, 201):
+                _refused(status, body)
+            return Answer(body, self._resource(location))
+        message: dict[str, str | int] = {"sdp": offer, "type": "offer"}
         if self._adapter == "fastrtc":
             message["webrtc_id"] = secrets.token_hex(8)
-        status, body, location = await self._post(data=json.dumps(message).encode(), content_type="application/json")
-        if status not in (200, 201):
-            return _refused(status, body)
-        try:
-            answer = json.loads(body)
-            return Answer(str(answer["sdp"]), self._resource(location))
-        except (ValueError, KeyError, TypeError):
-            return _refused(status, body)
+        elif seed is not None:
+            message["seed"] = seed
+        status, body, location = await self._send("POST", self._url, json.dumps(message), "application/json")
+        return Answer(_answered(status, body), self._resource(location))
+
+    async def update(self, answer: Answer, offer: str) -> str:
+        """A later offer of the call that `answer` began; returns its answer.
+
+        Raises: PeerError as `exchange` does, and for a server that did not say where the call's resource is.
+        """
+        if answer.resource is None:
+            raise PeerError("the server named no resource for the call", hint="later offers need a Location header")
+        message = json.dumps({"sdp": offer, "type": "offer"})
+        status, body, _ = await self._send("PATCH", answer.resource, message, "application/json")
+        return _answered(status, body)
 
     async def hang_up(self, answer: Answer) -> None:
         """End a call by its resource; a server that knows none, or is gone, is left to its timeouts."""
@@ -79,21 +89,31 @@ class Signaling:
         except (aiohttp.ClientError, TimeoutError):
             return
 
-    async def _post(self, data: bytes, content_type: str) -> tuple[int, str, str | None]:
+    async def _send(self, method: str, url: str, text: str, content_type: str) -> tuple[int, str, str | None]:
         headers = {**self._headers, "Content-Type": content_type}
         try:
-            async with self._http.post(self._url, data=data, headers=headers) as response:
+            async with self._http.request(method, url, data=text.encode(), headers=headers) as response:
                 return response.status, await response.text(), response.headers.get("Location")
         except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
             raise PeerError(
-                f"cannot reach {self._url}: {error or type(error).__name__}", hint="is the server running there?"
+                f"cannot reach {url}: {error or type(error).__name__}", hint="is the server running there?"
             ) from None
 
     def _resource(self, location: str | None) -> str | None:
         return urljoin(self._url, location) if location else None
 
 
-def _refused(status: int, body: str) -> Answer:
+def _answered(status: int, body: str) -> str:
+    """The SDP of a JSON answer. Raises: PeerError."""
+    if status not in (200, 201):
+        _refused(status, body)
+    try:
+        return str(json.loads(body)["sdp"])
+    except (ValueError, KeyError, TypeError):
+        _refused(status, body)
+
+
+def _refused(status: int, body: str) -> NoReturn:
     """Raises: PeerError with the reason that the server gave."""
     try:
         reason = json.loads(body)

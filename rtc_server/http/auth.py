@@ -98,8 +98,8 @@ async def allow_cross_origin(request: web.Request, response: web.StreamResponse)
     if origin is not None:
         response.headers["Access-Control-Allow-Origin"] = origin
         response.headers["Access-Control-Allow-Methods"] = "GET, POST, PATCH, DELETE, OPTIONS"
-        response.headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
-        response.headers["Access-Control-Expose-Headers"] = "Location, Retry-After"
+        response.headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type, If-Match, Resume-Token"
+        response.headers["Access-Control-Expose-Headers"] = "ETag, Link, Location, Retry-After"
         response.headers["Vary"] = "Origin"
 
 

@@ -14,6 +14,7 @@ from rtc_server.http.sessions import MAX_BODY_BYTES
 from rtc_server.session.admission import Admission
 from rtc_server.transports.webrtc.connectivity import Connectivity
 from rtc_server.transports.webrtc.offer import MAX_SDP_BYTES
+from rtc_server.transports.webrtc.turn import IceServers
 
 
 class Info:
@@ -23,11 +24,13 @@ class Info:
         admission: Admission,
         connectivity: Callable[[], Connectivity],
         needs_key: bool,
+        ice_servers: IceServers,
     ) -> None:
         self._engine = engine
         self._admission = admission
         self._connectivity = connectivity
         self._needs_key = needs_key
+        self._ice_servers = ice_servers
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -65,8 +68,10 @@ class Info:
                     "sdp_bytes": MAX_SDP_BYTES,
                     "event_bytes": MAX_MESSAGE_BYTES,
                     "persona_chars": spec.max_persona_chars,
+                    "resume_s": self._admission.rules.resume_s,
                 },
                 "connectivity": {"ok": reach.ok, "message": reach.message, "addresses": list(reach.addresses)},
+                "ice_servers": [server.to_json() for server in self._ice_servers.issue()],
                 "auth": self._needs_key,
                 "version": __version__,
             },

@@ -1,33 +1,51 @@
 """``/v1/sessions``: an offer in, an answer out; later offers and candidates; the end.
 
 The answer is ready at once: the server is ICE-lite, so there is nothing to gather, and the peer's candidates are never
-needed. Order matters for strangers: limits and capacity are checked before anything is parsed or allocated.
+needed. Order matters for strangers: limits and capacity are checked before anything is allocated. An offer with a
+resume token makes a new leg for the session that the token belongs to. It needs no slot, so it is let in where others
+are refused; persona, voice and the like are ignored, for the conversation keeps its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rtc_server.engine.stepper import Sampling, SessionPrompt
-from rtc_server.errors import BadRequest, ClientError, SessionNotFound, TooLarge
+from rtc_server.errors import (
+    BadRequest,
+    ClientError,
+    NotConnected,
+    OldIceSession,
+    RtcServerError,
+    SessionNotFound,
+    TooLarge,
+)
+from rtc_server.http.icefragment import OfferAnswer
 from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.session.registry import SessionRegistry
 from rtc_server.session.session import Session
 from rtc_server.transports.webrtc.offer import MAX_SDP_BYTES
 from rtc_server.transports.webrtc.transport import WebRtcTransport
+from rtc_server.transports.webrtc.turn import IceServer, IceServers
 
 log = get_logger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_TIMEOUT_S = 5.0
 SDP = "application/sdp"
+SDP_FRAGMENT = "application/trickle-ice-sdpfrag"
+RESUME_TOKEN = "Resume-Token"
+"""The header that carries the token where the body is SDP."""
+MAX_TOKEN_CHARS = 256
 
 
 class _Body(BaseModel):
@@ -54,6 +72,10 @@ class OfferBody(_Body):
     voice: str | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     sampling: SamplingBody | None = None
+    resume: str | None = Field(default=None, max_length=MAX_TOKEN_CHARS)
+    """Token of the conversation that is to go on over this call."""
+    last_event: int | None = Field(default=None, ge=0, lt=2**53)
+    """`seq` of the last event that the caller knows of."""
 
     def prompt(self) -> SessionPrompt:
         sampling = Sampling(**self.sampling.model_dump()) if self.sampling else Sampling()
@@ -73,24 +95,37 @@ class Answer:
     """An answer in the form of its offer: SDP for SDP, else JSON."""
 
     session_id: str
-    sdp: str
+    agreed: OfferAnswer
     as_sdp: bool
+    more: dict[str, Any] = field(default_factory=dict)
+    """What the JSON has beside id and sdp."""
+    ice_servers: tuple[IceServer, ...] = ()
+    """For the header ``Link``."""
 
     def response(self, status: int) -> web.Response:
         headers = {"Location": f"/v1/sessions/{self.session_id}"} if status == 201 else {}
+        if links := ", ".join(link for server in self.ice_servers for link in server.links()):
+            headers["Link"] = links
+        if self.agreed.entity_tag:
+            headers["ETag"] = self.agreed.entity_tag
         if self.as_sdp:
-            return web.Response(text=self.sdp, content_type=SDP, status=status, headers=headers)
-        body = {"id": self.session_id, "sdp": self.sdp, "type": "answer"}
+            return web.Response(text=self.agreed.answer, content_type=SDP, status=status, headers=headers)
+        body = {"id": self.session_id, "sdp": self.agreed.answer, "type": "answer", **self.more}
         return web.json_response(body, status=status, headers=headers)
 
 
 class Sessions:
     """The handlers; everything they need is handed in."""
 
-    def __init__(self, admission: Admission, registry: SessionRegistry, webrtc: WebRtcTransport) -> None:
+    def __init__(
+        self, admission: Admission, registry: SessionRegistry, webrtc: WebRtcTransport, ice_servers: IceServers
+    ) -> None:
         self._admission = admission
         self._registry = registry
         self._webrtc = webrtc
+        self._ice_servers = ice_servers
+        self._agreed: MutableMapping[Any, OfferAnswer] = WeakKeyDictionary()
+        """By leg."""
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -100,32 +135,81 @@ class Sessions:
         ]
 
     async def create(self, request: web.Request) -> web.Response:
-        self._admission.check()
-        offer = await read_offer(request)
+        refusal: RtcServerError | None = None
+        try:
+            self._admission.check()
+        except RtcServerError as error:
+            refusal = error
+        try:
+            offer = await read_offer(request)
+        except ClientError as error:
+            raise refusal or error from None
+        if offer.resume is None and refusal is not None:
+            raise refusal
+        session, agreed = await (self._begin(offer) if offer.resume is None else self._resume(offer, offer.resume))
+        as_sdp = request.content_type == SDP
+        more: dict[str, Any] = {}
+        servers = self._ice_servers.issue()
+        if not as_sdp:
+            more = {"resume_token": session.give_token(), "resumed": offer.resume is not None}
+            more["ice_servers"] = [server.to_json() for server in servers]
+        return Answer(session.id, agreed, as_sdp, more, servers).response(201)
+
+    async def _begin(self, offer: OfferBody) -> tuple[Session, OfferAnswer]:
         session = await self._admission.admit(offer.prompt())
         try:
-            leg, answer_sdp = await self._webrtc.create(offer.sdp, session)
-            session.attach(leg)
+            agreed = await self._add_leg(session, offer)
         except BaseException as error:
             # Whatever went wrong, a cancelled request included: the slot goes back.
             session.close("bad_offer" if isinstance(error, ClientError) else "setup_failed")
             raise
-        log.info("session created", session_id=session.id, kind=leg.kind, leg=leg.id)
-        return Answer(session.id, answer_sdp, request.content_type == SDP).response(201)
+        log.info("session created", session_id=session.id)
+        return session, agreed
+
+    async def _resume(self, offer: OfferBody, token: str) -> tuple[Session, OfferAnswer]:
+        """A new leg for a session that exists. Whatever goes wrong changes nothing for it."""
+        session = self._admission.resume(token)
+        return session, await self._add_leg(session, offer)
+
+    async def _add_leg(self, session: Session, offer: OfferBody) -> OfferAnswer:
+        attachment = session.expect_leg(offer.last_event)
+        leg, answer_sdp = await self._webrtc.create(offer.sdp, attachment)
+        attachment.attach(leg)
+        log.info("leg made", session_id=session.id, state=session.state.value, kind=leg.kind, leg=leg.id)
+        agreed = self._agreed[leg] = OfferAnswer(offer.sdp, answer_sdp)
+        return agreed
 
     async def update(self, request: web.Request) -> web.Response:
         session = self._registry.get(request.match_info["id"])
-        if request.content_type == "application/trickle-ice-sdpfrag":
-            await read_text(request)
-            return web.Response(status=204)
+        if request.content_type == SDP_FRAGMENT:
+            return await self._update_ice(request, session)
         if request.content_type != SDP and "candidates" in (body := await read_json(request)):
             if not isinstance(body["candidates"], list):
                 raise BadRequest("candidates is not a list")
             # The peer's checks tell where it is; its candidates are never needed.
             return web.Response(status=204)
         offer = await read_offer(request)
-        answer_sdp = await self._leg(session).renegotiate(offer.sdp)
-        return Answer(session.id, answer_sdp, request.content_type == SDP).response(200)
+        agreed = await self._renegotiate(self._leg(session), offer.sdp)
+        return Answer(session.id, agreed, request.content_type == SDP).response(200)
+
+    async def _update_ice(self, request: web.Request, session: Session) -> web.Response:
+        """A WHIP client's candidates, or its ICE restart (RFC 9725, sections 4.3.2 and 4.3.3)."""
+        fragment = await read_text(request)
+        leg = self._leg(session)
+        agreed = self._agreed.get(leg, OfferAnswer("", ""))
+        if request.headers.get("If-Match", "*") not in ("*", agreed.entity_tag):
+            raise OldIceSession("If-Match names an ICE session that is over", hint="restart ICE with If-Match: *")
+        offer = agreed.restarted_by(fragment)
+        if offer is None:
+            return web.Response(status=204)
+        check_size(offer)
+        agreed = await self._renegotiate(leg, offer)
+        headers = {"ETag": agreed.entity_tag}
+        return web.Response(text=agreed.answer_fragment, content_type=SDP_FRAGMENT, headers=headers)
+
+    async def _renegotiate(self, leg: Renegotiable, offer_sdp: str) -> OfferAnswer:
+        agreed = self._agreed[leg] = OfferAnswer(offer_sdp, await leg.renegotiate(offer_sdp))
+        return agreed
 
     async def delete(self, request: web.Request) -> web.Response:
         session = self._registry.get(request.match_info["id"])
@@ -135,7 +219,11 @@ class Sessions:
 
     @staticmethod
     def _leg(session: Session) -> Renegotiable:
-        leg = session.leg
+        """The leg that the caller set up last: a client that brings a new one has given up the old."""
+        leg = session.newest_leg
+        if leg is None:
+            hint = "take the conversation over: POST /v1/sessions with `resume`"
+            raise NotConnected("the session's connection is closed", hint=hint)
         if not isinstance(leg, Renegotiable):
             raise SessionNotFound("this session is no WebRTC call", hint="only WebRTC calls take offers")
         return leg
@@ -144,7 +232,8 @@ class Sessions:
 async def read_offer(request: web.Request) -> OfferBody:
     """An offer as JSON or as plain SDP. Raises: BadRequest, TooLarge."""
     if request.content_type == SDP:
-        offer = OfferBody(sdp=await read_text(request))
+        token = request.headers.get(RESUME_TOKEN, "")[:MAX_TOKEN_CHARS]
+        offer = OfferBody(sdp=await read_text(request), resume=token or None)
     else:
         try:
             offer = OfferBody.model_validate(await read_json(request))
@@ -152,9 +241,14 @@ async def read_offer(request: web.Request) -> OfferBody:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise BadRequest(f"{where}: {first['msg']}", hint="POST {sdp, type: 'offer', persona?, voice?}") from None
-    if len(offer.sdp.encode(errors="replace")) > MAX_SDP_BYTES:
-        raise TooLarge(f"the SDP is over {MAX_SDP_BYTES} bytes", hint="an audio call needs 2 to 8 KiB")
+    check_size(offer.sdp)
     return offer
+
+
+def check_size(sdp: str) -> None:
+    """Raises: TooLarge."""
+    if len(sdp.encode(errors="replace")) > MAX_SDP_BYTES:
+        raise TooLarge(f"the SDP is over {MAX_SDP_BYTES} bytes", hint="an audio call needs 2 to 8 KiB")
 
 
 async def read_json(request: web.Request) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_BITRATE_BPS = 48_000
+"""Most that our Opus encoder is worth: 40 kb/s, and as much more as in-band FEC takes."""
+
 CodecName = Literal["opus", "PCMU", "PCMA"]
 """As in `a=rtpmap` (RFC 3551, 7587)."""
 
@@ -21,5 +24,9 @@ class AudioFormat:
     """Redundant audio (RFC 2198) around this codec, where the peer offered it."""
     comfort_noise_payload_type: int | None = None
     """Comfort noise (RFC 3389) that the peer may send; G.711 only, Opus has its own."""
-    max_bitrate_bps: int = 40_000
+    max_bitrate_bps: int = MAX_BITRATE_BPS
     """For our encoder: the peer's ``maxaveragebitrate``, at most our own. Of no meaning for G.711."""
+
+    def from_48_khz(self, timestamp: int) -> int:
+        """A time of the playout, which counts at 48 kHz, on this codec's clock."""
+        return timestamp * self.clock_hz // 48_000

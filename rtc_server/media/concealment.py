@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from rtc_server.media.frames import SAMPLE_RATE, SAMPLES_PER_MS, FloatSamples
-from rtc_server.media.timescale import BLOCK_SAMPLES, SpeechLevel
+from rtc_server.media.timescale import BLOCK_SAMPLES, SpeechLevel, join
 
 _FADE_AFTER = 100 * SAMPLES_PER_MS
 _FADE = 60 * SAMPLES_PER_MS
@@ -45,6 +45,8 @@ class Concealer:
     def __init__(self, decoder: AudioDecoder, level: SpeechLevel) -> None:
         self._decoder = decoder
         self._level = level
+        self.agreed_level: float | None = None
+        """Root mean square of the noise that stands for announced silence; None where the decoder makes its own."""
         self._beyond = _NOTHING
         self._run = 0
         self._silence = False
@@ -56,6 +58,8 @@ class Concealer:
         if not silence and start >= _FADE_AFTER + _FADE:
             self._beyond = _NOTHING
             return self._noise(n_samples) * self._noise_level
+        if silence and self.agreed_level is not None:
+            return self._agreed_noise(n_samples, begins=start == 0)
         sound = self._beyond
         if sound.size < n_samples + BLOCK_SAMPLES:
             sound = np.concatenate((sound, self._decoder.conceal(n_samples + BLOCK_SAMPLES - sound.size)))
@@ -79,6 +83,15 @@ class Concealer:
     def end(self) -> None:
         """Real sound has come again."""
         self._run, self._beyond = 0, _NOTHING
+
+    def _agreed_noise(self, n_samples: int, begins: bool) -> FloatSamples:
+        noise: FloatSamples = self._noise(n_samples + BLOCK_SAMPLES) * np.float32(self.agreed_level)
+        if begins:
+            join(self._decoder.conceal(BLOCK_SAMPLES)[:BLOCK_SAMPLES], noise)
+        else:
+            join(self._beyond, noise)
+        self._beyond = noise[n_samples:]
+        return noise[:n_samples]
 
     @property
     def _noise_level(self) -> np.float32:

@@ -2,9 +2,8 @@
 
 How it works:
 
-- Packets are decoded in order into a store of samples; packets behind a gap wait undecoded, since codecs decode in
-  sequence. At the tick 1920 samples are read, and what is missing up to there is concealed then and not before: in-band
-  FEC of a packet that waits, else concealment, fading to noise.
+- Packets are decoded in order into a store of samples; packets behind a gap wait undecoded (`reassembly`). At the tick
+  1920 samples are read, and what is missing up to there is concealed then and not before.
 - A frame ends where a packet ends, since an end inside a packet needs that whole packet anyway. The delay lies between
   the target and the target plus one packet; it depends on the tick's phase against the sender's.
 - Concealment is provisional. If the missing sound comes late it is played late as far as the target allows, or up to
@@ -19,68 +18,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from rtc_server.media.concealment import AudioDecoder, Concealer
+from rtc_server.media.concealment import AudioDecoder
 from rtc_server.media.delay import DelayEstimator, TickPhase
 from rtc_server.media.frames import FRAME_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS, FloatSamples
 from rtc_server.media.jitterconfig import JitterConfig
+from rtc_server.media.jittercounters import JitterCounters
 from rtc_server.media.opus import OpusDecoder
-from rtc_server.media.samplestore import SampleStore
+from rtc_server.media.reassembly import Packet, Reassembly
 from rtc_server.media.splicer import Splicer
 from rtc_server.media.timeline import Arrival, Timeline
 from rtc_server.media.timescale import BLOCK_SAMPLES, SpeechLevel, join
 
 _NOTHING = np.zeros(0, np.float32)
-_LONGEST_FILL = 500 * SAMPLES_PER_MS
 _DEFAULT_CONFIG = JitterConfig()
-
-
-@dataclass(slots=True)
-class JitterCounters:
-    """What happened since the call began. Packets unless the name says samples (24 kHz)."""
-
-    packets: int = 0
-    empty: int = 0
-    corrupt: int = 0
-    duplicates: int = 0
-    stragglers: int = 0
-    """Of a source that was replaced."""
-    late: int = 0
-    """Came after a part of their samples had been concealed."""
-    discarded: int = 0
-    """Late, and sound behind them had already been decoded."""
-    overflow: int = 0
-    """Pushed out because too many waited behind a gap."""
-    resyncs: int = 0
-    """The time line jumped."""
-    frames: int = 0
-    lost_samples: int = 0
-    """Never came in time."""
-    fec_samples: int = 0
-    concealed_samples: int = 0
-    """Invented, agreed silence not counted."""
-    dtx_samples: int = 0
-    """Silence that the sender announced."""
-    unheard_samples: int = 0
-    """Came and were decoded, but too late to be given out."""
-    cut_samples: int = 0
-    """By splices, to bring the delay down; the next are the contrary."""
-    added_samples: int = 0
-    replayed_samples: int = 0
-    """Delay added by playing late sound late."""
-    skipped_samples: int = 0
-    """Passed over, because nobody took frames for a while."""
-
-
-class _Packet(NamedTuple):
-    position: int
-    duration: int
-    sequence_number: int
-    payload: bytes
 
 
 class JitterBuffer:
@@ -107,26 +60,18 @@ class JitterBuffer:
         self._delay = DelayEstimator(config)
         self._phase = TickPhase()
         self._level = SpeechLevel()
-        self._concealer = Concealer(self._decoder, self._level)
         self._splicer = Splicer(config, self._level)
-        self._store = SampleStore(config.store_ms * SAMPLES_PER_MS)
-        self._held: dict[int, _Packet] = {}
-        """Packets behind a gap, by position; not yet decoded."""
+        self._reassembly = Reassembly(self._decoder, self._level, self.counters, config)
+        self._store = self._reassembly.store
+        self._concealer = self._reassembly.concealer
         self._packet_samples = 480
-        self._decoded_sequence_number: int | None = None
-        self._in_dtx = False
-        self._fade_from = _NOTHING
-        """How the sound went on before the next decoded sample: it is crossfaded from there."""
         self._skip_fade = _NOTHING
         """How the sound would have gone on where `skip` left it."""
         self._read_at: int | None = None
         """Position of the next sample to give out; None before the first frame."""
         self._hole: int | None = None
         """Where the concealment began that ended the last frame, while it is provisional."""
-        self._provisional_samples = 0
-        """Concealed since there: they were agreed silence after all, if the next packet says so."""
-        self._real_from = 0
-        """Before this position the store has nothing that could be played late."""
+        self._recovered_before_hole = 0
         self._surplus_seen = False
         self._delay_samples = 0.0
         self._jitter_samples = config.first_slack_ms * SAMPLES_PER_MS
@@ -141,8 +86,24 @@ class JitterBuffer:
         """What it aims at, before frame ends are moved to packet ends."""
         return self._jitter_samples / SAMPLES_PER_MS
 
-    def put(self, now: float, sequence_number: int, timestamp: int, payload: bytes, ssrc: int = 0) -> None:
-        """Take in a packet that arrived at `now`. It is decoded at once, unless something before it is missing."""
+    def put(
+        self,
+        now: float,
+        sequence_number: int,
+        timestamp: int,
+        payload: bytes,
+        ssrc: int = 0,
+        *,
+        redundant: bool = False,
+    ) -> None:
+        """Take in a packet that arrived at `now`. It is decoded at once, unless something before it is missing.
+
+        `redundant` is a copy that a later packet carried (RFC 2198), with the numbers of the packet it is a copy of;
+        that later packet comes first. It says nothing about the path, and is nothing where it is of no use.
+        """
+        if redundant:
+            self._put_copy(sequence_number, timestamp, payload, ssrc)
+            return
         counters = self.counters
         counters.packets += 1
         if not payload:
@@ -152,114 +113,56 @@ class JitterBuffer:
         if duration <= 0:
             counters.corrupt += 1
             return
-        usual = self._delay.minimum if self._delay.known else None
-        end = self._store.end
-        arrival, position = self._timeline.place(now, sequence_number, timestamp, ssrc, duration, usual, end)
-        if arrival is Arrival.DUPLICATE:
-            counters.duplicates += 1
+        position = self._place(now, sequence_number, timestamp, ssrc, duration)
+        if position is None:
             return
-        if arrival is Arrival.STRAGGLER:
-            counters.stragglers += 1
-            return
-        if arrival is not Arrival.FITS:
-            self._move_timeline(arrival)
-            position = max(position, self._store.end)
-            self._timeline.newest_position = position
         self._packet_samples = duration
         self._delay.learn(now, now * SAMPLE_RATE - (position + duration), duration)
+        if self._reassembly.recovered(position):
+            counters.duplicates += 1
+            return
         if self._read_at is not None and position < self._read_at:
             counters.late += 1
         if position + duration <= self._store.end:
             counters.discarded += 1
             return
-        self._held[position] = _Packet(position, duration, sequence_number, payload)
-        self._decode_ready()
-        if len(self._held) > self._config.held_packets:
-            counters.overflow += 1
-            del self._held[min(self._held)]
+        self._reassembly.put(Packet(position, duration, sequence_number, payload))
 
-    def _move_timeline(self, arrival: Arrival) -> None:
-        """What waited behind a gap goes out first; then the sound is faded over to the new time line."""
-        self.counters.resyncs += 1
-        self._decode_held(up_to=None)
-        self._fade_from = self._decoder.conceal(BLOCK_SAMPLES)[:BLOCK_SAMPLES]
-        if arrival is Arrival.NEW_SOURCE:
-            self._decoder.reset()
+    def comfort_noise(self, now: float, sequence_number: int, timestamp: int, level_dbov: float, ssrc: int = 0) -> None:
+        """The sender says that it sends nothing until further notice, but noise of `level_dbov` is heard (RFC 3389).
 
-    def _decode_ready(self) -> None:
-        while self._held:
-            first = min(self._held)
-            if first > self._store.end:
-                return
-            packet = self._held.pop(first)
-            if packet.position + packet.duration > self._store.end:
-                self._decode(packet)
+        0 dBov is as loud as samples in [-1, 1] can be.
+        """
+        self.counters.packets += 1
+        position = self._place(now, sequence_number, timestamp, ssrc, 0)
+        if position is not None and position >= self._store.end:
+            level = 10.0 ** (min(level_dbov, 0.0) / 20)
+            self._reassembly.put(Packet(position, 0, sequence_number, b"", noise_level=level))
 
-    def _decode(self, packet: _Packet) -> None:
-        try:
-            samples = self._decoder.decode(packet.payload)
-        except ValueError:
-            self.counters.corrupt += 1
-            return
-        self._in_dtx = self._decoder.is_dtx(packet.payload)
-        self._decoded_sequence_number = packet.sequence_number
-        samples = samples[self._store.end - packet.position : packet.duration]
-        join(self._fade_from, samples)
-        self._fade_from = _NOTHING
-        self._store.append(samples)
+    def _put_copy(self, sequence_number: int, timestamp: int, payload: bytes, ssrc: int) -> None:
+        duration = self._decoder.duration_samples(payload) if payload else 0
+        position = self._timeline.locate(timestamp, ssrc)
+        if duration > 0 and position is not None and self._store.end <= position < self._timeline.newest_position:
+            self._reassembly.put(Packet(position, duration, sequence_number, payload, redundant=True))
 
-    def _decode_held(self, up_to: int | None) -> None:
-        """Decode what can be; give up gaps that a later packet has passed, where they reach in front of `up_to`."""
-        while self._held and (up_to is None or self._store.end < up_to):
-            packet = self._held[min(self._held)]
-            if packet.position > self._store.end:
-                if up_to is not None and packet.position - packet.duration >= up_to:
-                    return
-                self._close_gap(packet)
-            self._decode_ready()
-
-    def _close_gap(self, packet: _Packet) -> None:
-        """Give up the samples in front of `packet`: its FEC where it has any, else concealment."""
-        counters, store = self.counters, self._store
-        gap = packet.position - store.end
-        silence = self._in_dtx or self._follows_last(packet)
-        if not silence:
-            counters.lost_samples += gap
-        recoverable = min(gap, packet.duration) if not silence and self._decoder.has_fec(packet.payload) else 0
-        concealed = gap - recoverable
-        given_out = max(0, min(self._read_at - store.end, concealed)) if self._read_at is not None else 0
-        if given_out:
-            # Concealed long since, in frames that are gone; the store needs no copy of that.
-            store.restart(store.end + given_out)
-            self._real_from = store.end
-            if silence and not self._in_dtx:  # only now it is known that nothing was lost
-                agreed = min(given_out, self._provisional_samples)
-                counters.concealed_samples -= agreed
-                counters.dtx_samples += agreed
-        if concealed - given_out > _LONGEST_FILL:
-            store.restart(packet.position - recoverable)
-        elif concealed > given_out:
-            store.append(self._conceal(concealed - given_out, silence))
-        self._fade_from = self._concealer.continuation()
-        if recoverable:
-            self._recover(packet, recoverable)
-        self._concealer.end()
-
-    def _recover(self, packet: _Packet, n_samples: int) -> None:
-        try:
-            samples = self._decoder.recover(packet.payload, packet.duration)[-n_samples:]
-        except ValueError:
-            self._store.append(self._conceal(n_samples, silence=False))
-            return
-        join(self._fade_from, samples)
-        self._fade_from = _NOTHING
-        self._store.append(samples)
-        self.counters.fec_samples += n_samples
-
-    def _follows_last(self, packet: _Packet) -> bool:
-        """Sequence numbers are contiguous: the sender left a pause, nothing was lost."""
-        last = self._decoded_sequence_number
-        return last is not None and (packet.sequence_number - last) & 0xFFFF == 1
+    def _place(self, now: float, sequence_number: int, timestamp: int, ssrc: int, duration: int) -> int | None:
+        """A packet's position; the time line follows where it has jumped. None, and counted, where it is not needed."""
+        counters = self.counters
+        usual = self._delay.minimum if self._delay.known else None
+        end = self._store.end
+        arrival, position = self._timeline.place(now, sequence_number, timestamp, ssrc, duration, usual, end)
+        if arrival is Arrival.DUPLICATE:
+            counters.duplicates += 1
+            return None
+        if arrival is Arrival.STRAGGLER:
+            counters.stragglers += 1
+            return None
+        if arrival is not Arrival.FITS:
+            counters.resyncs += 1
+            self._reassembly.begin_anew(self._read_at, arrival is Arrival.NEW_SOURCE)
+            position = max(position, self._store.end)
+            self._timeline.newest_position = position
+        return position
 
     def take(self, now: float) -> FloatSamples:
         """The frame for the tick at `now`: [1920] samples. Silence before the first packet.
@@ -270,7 +173,7 @@ class JitterBuffer:
         """
         self.counters.frames += 1
         now_at = self._phase.smooth(now)
-        if not self._timeline.started:
+        if not self._delay.known:
             return np.zeros(FRAME_SAMPLES, np.float32)
         wanted = self._delay.wanted()
         self._jitter_samples = wanted - self._delay.minimum
@@ -282,9 +185,9 @@ class JitterBuffer:
         self._skip_fade = _NOTHING
         if abs(best - self._read_at) > self._config.jump_above_ms * SAMPLES_PER_MS:
             frame_fade = self._jump(best)
-        self._decode_held(up_to=self._read_at)
+        self._reassembly.fill(self._read_at, self._read_at)
         self._play_late(wanted_end, best)
-        self._decode_held(up_to=self._read_at + FRAME_SAMPLES)
+        self._reassembly.fill(self._read_at + FRAME_SAMPLES, self._read_at)
         self._note_unheard()
         frame = self._read(self._correction(wanted_end, best), frame_fade)
         self._level.update(frame)
@@ -326,12 +229,14 @@ class JitterBuffer:
         """If the last frame ended in concealment and the real sound has come since, go back to it as far as allowed."""
         if self._hole is None or self._read_at is None:
             return
-        start = max(self._hole, self._real_from, self._store.first)
+        start = max(self._hole, self._reassembly.real_from, self._store.first)
         back = self._read_at - start
         if self._store.end <= start or back <= 0:
             return
         allowed = self._read_at - best if self._too_late(wanted_end) else 0
-        if back >= self._config.replay_above_ms * SAMPLES_PER_MS:
+        # What was taken from copies was lost, and a loss adds no delay.
+        recovered = (self.counters.recovered_packets - self._recovered_before_hole) * self._packet_samples
+        if back - recovered >= self._config.replay_above_ms * SAMPLES_PER_MS:
             above_target = self._config.max_delay_ms * SAMPLES_PER_MS - self._jitter_samples - self._packet_misfit()
             allowed = max(allowed, int(self._read_at + FRAME_SAMPLES - wanted_end + above_target))
         back = min(back, allowed)
@@ -342,7 +247,7 @@ class JitterBuffer:
     def _note_unheard(self) -> None:
         assert self._read_at is not None
         if self._hole is not None and self._store.end > self._read_at:
-            self.counters.unheard_samples += max(0, self._read_at - max(self._hole, self._real_from))
+            self.counters.unheard_samples += max(0, self._read_at - max(self._hole, self._reassembly.real_from))
             self._hole = None
 
     def _correction(self, wanted_end: float, best: int) -> int:
@@ -390,28 +295,22 @@ class JitterBuffer:
 
     def _read_with_concealment(self, available: int, fade_from: FloatSamples) -> FloatSamples:
         assert self._read_at is not None
-        frame = np.zeros(FRAME_SAMPLES, np.float32)
+        reassembly, frame = self._reassembly, np.zeros(FRAME_SAMPLES, np.float32)
         if available:
             real = self._store.read(self._read_at, available)
             frame[available - real.size : available] = real
             join(fade_from, frame)
         if self._hole is None:
             self._hole = self._read_at + available
-            self._provisional_samples = 0
-        if not self._in_dtx:
-            self._provisional_samples += FRAME_SAMPLES - available
+            self._recovered_before_hole = self.counters.recovered_packets
+            reassembly.provisional_samples = 0
+        if not reassembly.in_silence:
+            reassembly.provisional_samples += FRAME_SAMPLES - available
         if available:
             self._concealer.end()
-        frame[available:] = self._conceal(FRAME_SAMPLES - available, self._in_dtx)
+        frame[available:] = reassembly.conceal(FRAME_SAMPLES - available, reassembly.in_silence)
         self._read_at += FRAME_SAMPLES
         return frame
-
-    def _conceal(self, n_samples: int, silence: bool) -> FloatSamples:
-        if silence:
-            self.counters.dtx_samples += n_samples
-        else:
-            self.counters.concealed_samples += n_samples
-        return self._concealer.fill(n_samples, silence)
 
     def _forget(self) -> None:
         """Drop samples that were given out, except those which a late packet may still make wanted."""

@@ -128,7 +128,8 @@ class OpusEncoder:
         complexity: 0 (least work) to 10.
         fec: repeat each packet's audio in the next one, as far as `expected_loss_pct` asks for it.
         expected_loss_pct: 0 to 100; what share of packets the peer loses.
-        dtx: send next to nothing in pauses. Off by default: the agent's voice is a continuous stream.
+        dtx: send next to nothing in pauses. Off by default: the agent's voice is a continuous stream. On, it is always
+            the speech codec, which alone tells speech from noise.
 
     Raises:
         MissingLibrary: there is no libopus on this machine.
@@ -163,11 +164,17 @@ class OpusEncoder:
         self._set("complexity", libopus.SET_COMPLEXITY, complexity)
         self._set("fec", libopus.SET_INBAND_FEC, int(fec))
         self._set("dtx", libopus.SET_DTX, int(dtx))
+        self._dtx = dtx
+        self._in_pause = False
+        self._bitrate_bps = self._expected_loss_pct = -1
         self.set_bitrate(bitrate_bps)
         self.set_expected_loss(expected_loss_pct)
 
     def encode(self, pcm: FloatSamples) -> bytes:
         """One packet for `pcm`: mono float32 in [-1, 1], 2.5, 5, 10, 20, 40 or 60 ms of it (480 samples are 20 ms).
+
+        Empty, with DTX, where nothing needs to be sent: in pauses, between a packet that announces the pause and
+        others that describe its noise, one in 420 ms.
 
         Raises:
             OpusError: the number of samples is none of these.
@@ -178,16 +185,28 @@ class OpusEncoder:
         size = self._encode_float(self._state, self._input_address, pcm.size, self._output_address, _MAX_PACKET_BYTES)
         if size < 0:
             raise _fail(f"cannot encode {pcm.size} samples", size)
-        return self._output_view[:size].tobytes()
+        payload = self._output_view[:size].tobytes()
+        announced, self._in_pause = self._in_pause, self._dtx and opuspacket.is_dtx(payload)
+        return b"" if announced and self._in_pause else payload
+
+    def follow(self, expected_loss_pct: int, bitrate_bps: int) -> None:
+        """Adapt to the path; costs nothing where nothing has changed."""
+        if expected_loss_pct != self._expected_loss_pct:
+            self.set_expected_loss(expected_loss_pct)
+        if bitrate_bps != self._bitrate_bps:
+            self.set_bitrate(bitrate_bps)
 
     def set_bitrate(self, bitrate_bps: int) -> None:
         self._set("bitrate_bps", libopus.SET_BITRATE, bitrate_bps)
+        self._bitrate_bps = bitrate_bps
 
     def set_expected_loss(self, loss_pct: int) -> None:
         """How much redundancy in-band FEC carries follows from this; feed it from the peer's receiver reports."""
         self._set("expected_loss_pct", libopus.SET_PACKET_LOSS_PERC, loss_pct)
         # libopus chooses its mode by what it takes the signal for; there is no public way to name the mode itself.
-        self._set("signal", libopus.SET_SIGNAL, libopus.SIGNAL_VOICE if loss_pct else libopus.SIGNAL_MUSIC)
+        speech = loss_pct or self._dtx
+        self._set("signal", libopus.SET_SIGNAL, libopus.SIGNAL_VOICE if speech else libopus.SIGNAL_MUSIC)
+        self._expected_loss_pct = loss_pct
 
     @property
     def lookahead_samples(self) -> int:

@@ -45,6 +45,8 @@ class ReceiverStatistics:
     """
 
     def __init__(self, clock_hz: int = 48_000) -> None:
+        self.loss = 0.0
+        """Share of the source's packets that were lost, 0..1, between the last two reports; never the floor."""
         self._clock_hz = clock_hz
         self._ssrc: int | None = None
         self._first = self._highest = 0
@@ -89,11 +91,11 @@ class ReceiverStatistics:
         expected_since = expected - self._expected_before
         lost_since = expected_since - (self._received - self._received_before)
         self._expected_before, self._received_before = expected, self._received
-        share = lost_since / expected_since if expected_since > 0 else 0.0
+        self.loss = max(0.0, lost_since / expected_since) if expected_since > 0 else 0.0
         delay = now - self._last_sr_at if self._last_sr else 0.0
         return ReportBlock(
             ssrc=self._ssrc,
-            fraction_lost=min(255, int(256 * max(share, least_loss, 0.0))),
+            fraction_lost=min(255, int(256 * max(self.loss, least_loss))),
             packets_lost=max(-0x800000, min(0x7FFFFF, expected - self._received)),
             highest_sequence=self._highest & 0xFFFFFFFF,
             jitter=int(self._jitter) & 0xFFFFFFFF,

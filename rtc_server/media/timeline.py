@@ -53,9 +53,9 @@ class Timeline:
         self.newest_position = 0
         """Position of the newest packet."""
 
-    @property
-    def started(self) -> bool:
-        return self._ssrc is not None
+    def locate(self, timestamp: int, ssrc: int) -> int | None:
+        """Where a packet with `timestamp` would lie; None for another source. Moves and remembers nothing."""
+        return self.newest_position + self._samples_since_newest(timestamp) if ssrc == self._ssrc else None
 
     def place(
         self,
@@ -75,7 +75,7 @@ class Timeline:
         new_source = ssrc != self._ssrc and self._ssrc is not None
         if new_source and ssrc == self._previous_ssrc and now < self._changed_at + self._config.straggler_s:
             return Placed(Arrival.STRAGGLER, 0)
-        if not self.started:
+        if self._ssrc is None:
             self._timestamp, self._sequence_number = timestamp, sequence_number
         elif new_source:
             self._previous_ssrc, self._changed_at = self._ssrc, now

@@ -49,7 +49,7 @@ class Admission:
         self._engine = engine
         self._registry = registry
         self.defaults = defaults or Defaults()
-        self._rules = rules or LivenessRules()
+        self.rules = rules or LivenessRules()
         self._max_half_open = max_half_open
         self._clock = clock
 
@@ -109,8 +109,18 @@ class Admission:
         self.check()
         lease = await self._engine.reserve(self.prompt(asked))
         session = Session(
-            secrets.token_urlsafe(16), self._engine, lease, self._clock, self._rules, on_closed=self._registry.remove
+            secrets.token_urlsafe(16), self._engine, lease, self._clock, self.rules, on_closed=self._registry.remove
         )
         metrics.SESSIONS.labels(State.CONNECTING.value).inc()
         self._registry.add(session)
+        return session
+
+    def resume(self, secret: str) -> Session:
+        """The conversation that the owner of this token wants back. It has its slot, so a full server and one that is
+        draining let it in as well.
+
+        Raises: SessionNotFound, TooManyResumes.
+        """
+        session = self._registry.owned_by(secret)
+        session.token.use(self._clock())
         return session

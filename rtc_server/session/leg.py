@@ -67,7 +67,7 @@ class Leg(Protocol):
         """Pass over frames of the user's voice whose time is gone."""
 
     def write(self, now: float, pcm: FloatFrame) -> int:
-        """Queue one frame of the agent's voice for playout. Returns the RTP timestamp (48 kHz) of its first sample."""
+        """Queue one frame of the agent's voice for playout. Returns the RTP timestamp of its first sample."""
 
     def flush(self, now: float) -> Flushed:
         """Drop agent audio that is not sent yet, after a short fade."""
@@ -78,6 +78,10 @@ class Leg(Protocol):
     @property
     def has_events(self) -> bool:
         """The caller can get events: an event channel was agreed on."""
+
+    @property
+    def event_room(self) -> int:
+        """How many events `send_event` takes at present without losing any."""
 
     def send_event(self, numbered: Numbered) -> None:
         """Queue an event for the caller. Bounded: a caller that does not read loses text and statistics first."""

@@ -1,4 +1,4 @@
-"""All sessions by id, and how they end together."""
+"""All sessions by id and by resume token, and how they end together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from collections.abc import Iterator
 
 from rtc_server.errors import SessionNotFound
 from rtc_server.session.conductor import Conductor
-from rtc_server.session.session import Session
+from rtc_server.session.resume import digest_of
+from rtc_server.session.session import Session, State
 
 
 class SessionRegistry:
-    """Ids are 128 random bits: knowing one is the right to it."""
+    """Ids are 128 random bits: knowing one is the right to change or end a call, but not to take it over."""
 
     def __init__(self, conductor: Conductor) -> None:
         self._conductor = conductor
         self._sessions: dict[str, Session] = {}
+        self._by_token: dict[bytes, Session] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -28,11 +30,13 @@ class SessionRegistry:
 
     def add(self, session: Session) -> None:
         self._sessions[session.id] = session
+        self._by_token[session.token.digest] = session
         self._empty.clear()
         self._conductor.add(session)
 
     def remove(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
+        self._by_token.pop(session.token.digest, None)
         self._conductor.remove(session)
         if not self._sessions:
             self._empty.set()
@@ -42,6 +46,13 @@ class SessionRegistry:
         session = self._sessions.get(session_id)
         if session is None:
             raise SessionNotFound("no such session", hint="it may have ended; start a new one with POST /v1/sessions")
+        return session
+
+    def owned_by(self, secret: str) -> Session:
+        """The session whose resume token this is. Raises: SessionNotFound, for a guess and an ended session alike."""
+        session = self._by_token.get(digest_of(secret))
+        if session is None or session.state is State.CLOSED:
+            raise SessionNotFound("no such session", hint="it may have ended; start a new one without `resume`")
         return session
 
     async def drain(self, grace_s: float, reason: str) -> None:

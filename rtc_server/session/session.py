@@ -9,6 +9,10 @@
 Laws: every session reaches CLOSED, whatever broke. The response starts once, at LIVE, is never superseded, and ends on
 every way out. What an engine made for an earlier owner of the slot never gets here: the lease is checked by the engine,
 and a closed session takes nothing. All methods run on the event loop's thread; `now` is `time.monotonic()` seconds.
+
+A conversation is not its connection. A leg that ends leaves a LIVE session DEGRADED, and who has the token may bring
+another: it takes over when it is connected, and until then the old leg goes on. The slot stays, and with it what the
+model remembers; no engine time passes while the caller is away.
 """
 
 from __future__ import annotations
@@ -17,23 +21,25 @@ import asyncio
 import dataclasses
 import enum
 from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
 
 from rtc_server import events, metrics
 from rtc_server.engine.client import EngineClient, Lease, SlotOutput, SlotStatus, TickResult
-from rtc_server.engine.stepper import FRAME_MS
-from rtc_server.errors import BadEvent
+from rtc_server.engine.stepper import FRAME_SAMPLES
+from rtc_server.errors import BadEvent, SessionNotFound
 from rtc_server.log import get_logger
-from rtc_server.media.pcm import to_float
-from rtc_server.media.vad import SpeechStarted, SpeechStopped, VoiceActivity
-from rtc_server.session.bargein import BargeInPolicy
-from rtc_server.session.leg import FloatFrame, Leg
+from rtc_server.session.attachment import Attachment
+from rtc_server.session.conversation import Conversation
+from rtc_server.session.eventlog import EventLog
+from rtc_server.session.leg import FloatFrame, Leg, LegStats
+from rtc_server.session.legs import Legs
 from rtc_server.session.liveness import LivenessRules, Verdict
-from rtc_server.session.playback import PlaybackCursor
+from rtc_server.session.resume import ResumeToken
 
 log = get_logger(__name__)
 
-AUDIBLE_RMS = 0.005
-"""-46 dBFS: the agent is heard to speak."""
 STATS_EVERY_S = 1.0
 
 
@@ -45,8 +51,22 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
+class Away(NamedTuple):
+    """The caller's connection is closed, and no other has taken its place yet."""
+
+    since_s: float
+    reason: str
+    seen_s: float
+    """The leg's last sign of life."""
+
+
+class Ending(NamedTuple):
+    at_s: float
+    reason: str
+
+
 class Session:
-    """Owns one lease and one leg, and gives both back when it closes."""
+    """Owns one lease and the legs of one caller, and gives them back when it closes. An `attachment.LegOwner`."""
 
     def __init__(
         self,
@@ -59,61 +79,77 @@ class Session:
     ) -> None:
         self.id = session_id
         self.lease = lease
+        self.token = ResumeToken()
         self.state = State.CONNECTING
-        self.frames = 0
-        """Live frames so far: the session's own clock, 80 ms each."""
         self.shed_frames = 0
         self._engine = engine
         self._clock = clock
         self._rules = rules or LivenessRules()
         self._on_closed = on_closed
-        self._leg: Leg | None = None
+        self._legs = Legs(session_id)
+        self._log = EventLog()
+        self._away: Away | None = None
+        self._can_return = False
+        self._ending: Ending | None = None
         self._slot = SlotStatus.PREFILL
         self._prefill = (0, 1)
         """(done, total), in the engine's unit."""
-        self._voice_activity = VoiceActivity()
-        self._user_speaks = False
-        self._barge_in = BargeInPolicy()
-        self._cursor = PlaybackCursor()
-        self._response_open = False
-        self._transcript_item = 0
+        self._conversation = Conversation(self._send, engine.spec.hears_interruptions)
         self._degraded_since_s = 0.0
         self._next_stats_s = 0.0
-        self._opened_s = clock()
         self._closing: asyncio.Task[None] | None = None
-        self._seq = 0
-
-    # ---- the leg's side ----------------------------------------------------------------------------------------------
-
-    def attach(self, leg: Leg) -> None:
-        self._leg = leg
 
     @property
-    def leg(self) -> Leg:
-        assert self._leg is not None
-        return self._leg
+    def frames(self) -> int:
+        """Live frames so far: the session's own clock, 80 ms each."""
+        return self._conversation.frames
 
-    def on_connected(self) -> None:
-        """The peer is there and media may flow."""
-        if self.state is not State.CONNECTING:
-            return
-        spec = self._engine.spec
-        self._to(State.PREFILL)
-        metrics.SETUP_SECONDS.labels("connected").observe(self._clock() - self._opened_s)
-        self._send(
-            events.SessionCreated(
-                id=self.id,
-                engine={"name": spec.name, "summary": spec.summary, "device": spec.device},
-                capabilities=dataclasses.asdict(spec.capabilities),
-            )
-        )
-        if self._slot is SlotStatus.PREFILL:
-            done, total = self._prefill
-            self._send(events.SessionPrefill(done=done, total=total))
+    # ---- the legs ----------------------------------------------------------------------------------------------------
 
-    def on_message(self, message: str | bytes) -> None:
-        """One message of the client. A malformed one is answered with `error`, and the call goes on."""
+    def expect_leg(self, last_event: int | None = None) -> Attachment:
+        """A handler for a leg that is about to be made; the leg counts from `Attachment.attach`.
+
+        `last_event`: number of the last event that a caller knows of who comes back.
+        """
+        return Attachment(self, self._clock(), last_event)
+
+    def give_token(self) -> str:
+        """The resume token, for the caller: from now on its conversation waits when its connection is closed."""
+        self._can_return = True
+        return self.token.secret
+
+    @property
+    def leg(self) -> Leg | None:
+        """The leg that carries the conversation; None while the caller is away."""
+        return self._legs.leg
+
+    @property
+    def newest_leg(self) -> Leg | None:
+        """The leg that the caller set up last, connected or not."""
+        return self._legs.newest
+
+    def leg_attached(self, attachment: Attachment) -> None:
         if self.state is State.CLOSED:
+            self._legs.close(attachment, "session_ended")
+            raise SessionNotFound("the session has ended", hint="start a new one with POST /v1/sessions")
+        if self._legs.current is None and self._away is None:
+            self._legs.current = attachment
+        else:
+            self._legs.expect(attachment)
+
+    def leg_connected(self, attachment: Attachment) -> None:
+        """The peer is there and media may flow."""
+        if self.state is State.CLOSED:
+            return
+        if attachment is self._legs.coming:
+            self._take_over(attachment)
+        if self.state is State.CONNECTING:
+            self._begin(attachment)
+
+    def leg_message(self, attachment: Attachment, message: str | bytes) -> None:
+        """A malformed message is answered with `error`, and the call goes on."""
+        leg = attachment.leg
+        if self.state is State.CLOSED or attachment is not self._legs.current or leg is None:
             return
         try:
             event = events.decode(message)
@@ -123,10 +159,10 @@ class Session:
                 self._send(events.ErrorEvent(**error.to_json()))
             return
         match event:
-            case events.ResponseCancel():
-                self._interrupt("client", drop=True)
-            case events.PlaybackAck(cursor=cursor):
-                self._cursor.acknowledge(cursor, self.leg.played_ms())
+            case events.ResponseCancel(id=cancel_id):
+                self._conversation.cancel(self._clock(), leg, cancel_id)
+            case events.PlaybackAck(cursor=cursor_ms):
+                self._conversation.acknowledge(leg, cursor_ms)
             case events.InputAppend():
                 refusal = BadEvent("input.append is for sockets", hint="this call's audio comes over RTP")
                 self._send(events.ErrorEvent(**refusal.to_json()))
@@ -135,24 +171,85 @@ class Session:
             case _:  # input.commit, response.create: the response runs since LIVE
                 pass
 
-    def on_leg_closed(self, reason: str) -> None:
-        self.close(reason)
+    def leg_closed(self, attachment: Attachment, reason: str) -> None:
+        if attachment is self._legs.coming:
+            self._legs.coming = None
+        elif attachment is self._legs.current and (leg := attachment.leg) is not None:
+            self._legs.current = None
+            self._conversation.end_leg(leg)
+            self._away = Away(self._clock(), reason, max(leg.last_audio_s, leg.last_sign_of_life_s))
+        self._watch(self._clock())
+
+    def _begin(self, attachment: Attachment) -> None:
+        spec = self._engine.spec
+        self._to(State.PREFILL)
+        metrics.SETUP_SECONDS.labels("connected").observe(self._clock() - attachment.asked_s)
+        self._send(
+            events.SessionCreated(
+                id=self.id,
+                engine={"name": spec.name, "summary": spec.summary, "device": spec.device},
+                capabilities=dataclasses.asdict(spec.capabilities),
+                resume_token=self.token.secret,
+            )
+        )
+        self._can_return |= self._has_events
+        self._send_prefill()
+        self._tell_ending()
+
+    def _take_over(self, attachment: Attachment) -> None:
+        """The coming leg becomes the current one. The conversation goes on where it stands."""
+        now, seen_s = self._clock(), self._last_seen_s()
+        known_seq = attachment.last_event if attachment.last_event is not None else self._log.last_before(seen_s)
+        if (leg := self._legs.leg) is not None and self.state is not State.CONNECTING:
+            self._conversation.end_leg(leg)
+            self._send(events.SessionEnded(reason="replaced"))  # or its client would fight for the call
+        self._legs.take_over()
+        self._away = None
+        if self.state is State.CONNECTING:
+            return  # nobody was connected yet: this is the first leg
+        metrics.SESSIONS_RESUMED.inc()
+        metrics.SETUP_SECONDS.labels("resumed").observe(now - attachment.asked_s)
+        log.info("session resumed", session_id=self.id, state=self.state.value, frames=self.frames)
+        self._can_return |= self._has_events
+        replay = self._log.replay(known_seq)
+        if self._log.opening is not None:
+            attachment.send(self._log.opening)
+        attachment.replay(replay.events)
+        if self.state is State.PREFILL:
+            self._send_prefill()
+        else:
+            self._go_on(now, replay.missed)
+        self._tell_ending()
+
+    def _last_seen_s(self) -> float:
+        if self._away is not None:
+            return self._away.seen_s
+        leg = self._legs.leg
+        return self._clock() if leg is None else max(leg.last_audio_s, leg.last_sign_of_life_s)
+
+    @property
+    def _has_events(self) -> bool:
+        leg = self._legs.leg
+        return leg is not None and leg.has_events
 
     # ---- the conductor's side ----------------------------------------------------------------------------------------
 
     @property
     def wants_step(self) -> bool:
         """Should the engine step this session in the coming tick? Otherwise its slot is only kept."""
+        if self._legs.leg is None:
+            return False
         return self.state is State.LIVE or (self.state is State.PREFILL and self._slot is not SlotStatus.PREFILL)
 
     def gather(self, now: float) -> FloatFrame:
-        """The user's next frame; only when `wants_step`."""
-        return self.leg.take(now)
+        """The user's next frame; silence of a caller who is away."""
+        leg = self._legs.leg
+        return leg.take(now) if leg is not None else np.zeros(FRAME_SAMPLES, np.float32)
 
     def shed(self, frames: int) -> None:
         """So many frames of input are past their time. They go, so that delay stays bounded."""
-        if frames and self.state is State.LIVE:
-            self.leg.skip(frames)
+        if frames and self.state is State.LIVE and (leg := self._legs.leg) is not None:
+            leg.skip(frames)
             self.shed_frames += frames
 
     def deliver(self, now: float, user_pcm: FloatFrame, output: SlotOutput, tick: TickResult) -> None:
@@ -164,8 +261,8 @@ class Session:
             case SlotStatus.LIVE:
                 if self.state is State.PREFILL:
                     self._go_live(now)
-                if self.state is State.LIVE:
-                    self._deliver_frame(now, user_pcm, output)
+                # The leg may have gone while the engine worked: what it made has happened all the same.
+                self._conversation.deliver(now, self._legs.leg, user_pcm, output)
             case SlotStatus.FAILED:
                 self.close("engine_failed")
             case SlotStatus.REVOKED:
@@ -175,22 +272,30 @@ class Session:
             case _:
                 pass
         self._watch(now)
-        if self.state is State.LIVE and now >= self._next_stats_s:
-            self._send_stats(now, tick)
+        if self._legs.current is not None:
+            self._legs.current.tick()
+        if self.state is State.LIVE and now >= self._next_stats_s and (leg := self._legs.leg) is not None:
+            self._next_stats_s = now + STATS_EVERY_S
+            self._send(_stats(leg.stats(), tick, self.shed_frames))
 
     def announce_end(self, in_s: float, reason: str) -> None:
-        if self.state is not State.CLOSED:
-            self._send(events.SessionEnding(in_s=in_s, reason=reason))
+        """Tell the caller, and each leg that comes, how long there is."""
+        self._ending = Ending(self._clock() + in_s, reason)
+        if self.state not in (State.CONNECTING, State.CLOSED):
+            self._tell_ending()
+
+    def _tell_ending(self) -> None:
+        if self._ending is not None:
+            in_s = max(0.0, round(self._ending.at_s - self._clock(), 3))
+            self._send(events.SessionEnding(in_s=in_s, reason=self._ending.reason))
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
-        """End the session from any state. Returns at once; `wait_closed` waits until lease and leg are given back."""
+        """End the session from any state. Returns at once; `wait_closed` waits until lease and legs are given back."""
         if self.state is State.CLOSED:
             return
-        if self._response_open:
-            self._response_open = False
-            self._send(events.ResponseDone(response_index=0))
+        self._conversation.end()
         self._send(events.SessionEnded(reason=reason))
         self._to(State.CLOSED)
         metrics.SESSIONS_ENDED.labels(reason).inc()
@@ -207,10 +312,7 @@ class Session:
         except Exception:
             log.exception("lease not released", session_id=self.id)
         try:
-            if self._leg is not None:
-                await self._leg.close(reason)
-        except Exception:
-            log.exception("leg did not close cleanly", session_id=self.id)
+            await self._legs.close_all(reason)
         finally:
             if self._on_closed is not None:
                 self._on_closed(self)
@@ -224,9 +326,13 @@ class Session:
             metrics.SESSIONS.labels(state.value).inc()
 
     def _send(self, event: events.ServerEvent) -> None:
-        if self._leg is not None:
-            self._seq += 1
-            self._leg.send_event(events.Numbered(self._seq, event))
+        numbered = self._log.append(event, self._clock())
+        if self._legs.current is not None:
+            self._legs.current.send(numbered)
+
+    def _send_prefill(self) -> None:
+        if self._slot is SlotStatus.PREFILL:
+            self._send(events.SessionPrefill(*self._prefill))
 
     def _go_live(self, now: float) -> None:
         self._to(State.LIVE)
@@ -234,9 +340,8 @@ class Session:
         total = self._prefill[1]
         self._send(events.SessionPrefill(done=total, total=total))
         self._send(events.SessionReady())
-        self._response_open = True
-        self._send(events.ResponseCreated(response_index=0))
-        log.info("session live", session_id=self.id, kind=self.leg.kind, slot=self.lease.slot)
+        self._conversation.begin()
+        log.info("session live", session_id=self.id, slot=self.lease.slot)
 
     def _tell_progress(self, prefill: tuple[int, int]) -> None:
         """At most once a tick; an engine that cannot say how far it is leaves it at 0 of 1."""
@@ -244,98 +349,57 @@ class Session:
             return
         self._prefill = prefill
         if self.state is State.PREFILL:
-            self._send(events.SessionPrefill(*prefill))
+            self._send_prefill()
 
-    def _deliver_frame(self, now: float, user_pcm: FloatFrame, output: SlotOutput) -> None:
-        frame, self.frames = self.frames, self.frames + 1
-        timestamp: int | None = None
-        audible = False
-        if output.pcm is not None:
-            pcm = to_float(output.pcm)
-            audible = float(pcm @ pcm) > AUDIBLE_RMS**2 * pcm.size
-            timestamp = self.leg.write(now, pcm)
-        if output.text:
-            self._send(events.ResponseDelta(response_index=0, data=output.text, frame=frame, rtp_timestamp=timestamp))
-        for heard in output.heard:
-            self._send(
-                events.InputTranscript(
-                    item=self._transcript_item,
-                    text=heard.text,
-                    final=heard.final,
-                    start_ms=heard.start_frame * FRAME_MS,
-                    end_ms=heard.end_frame * FRAME_MS,
-                )
-            )
-            self._transcript_item += heard.final
-        self._listen(frame, user_pcm, audible)
-
-    def _listen(self, frame: int, user_pcm: FloatFrame, agent_audible: bool) -> None:
-        onset_frames = 0
-        match self._voice_activity.update(user_pcm):
-            case SpeechStarted(frame=start):
-                self._user_speaks = True
-                onset_frames = frame - start
-                self._send(events.InputSpeechStarted(audio_ms=start * FRAME_MS))
-            case SpeechStopped(frame=end):
-                self._user_speaks = False
-                self._send(events.InputSpeechStopped(audio_ms=end * FRAME_MS))
-            case None:
-                pass
-        if self._barge_in.update(self._user_speaks, agent_audible, onset_frames):
-            self._interrupt("speech", drop=not self._engine.spec.hears_interruptions)
-
-    def _interrupt(self, source: str, drop: bool) -> None:
-        """Speech over the agent, or the client's `response.cancel`. The response itself goes on."""
-        if self.state is not State.LIVE:
-            return
-        metrics.BARGE_INS.labels(source).inc()
-        if drop:
-            self._cursor.epoch += 1
-        if source == "speech":
-            self._send(
-                events.BargeIn(epoch=self._cursor.epoch, source=source, audio_ms=self.frames * FRAME_MS),
-            )
-        if drop:
-            flushed = self.leg.flush(self._clock())
-            self._send(
-                events.ResponseCancelled(
-                    response_index=0,
-                    epoch=self._cursor.epoch,
-                    played_ms=self._cursor.heard_ms(flushed.played_ms),
-                    dropped_ms=flushed.dropped_ms,
-                )
-            )
+    # ---- is the caller there? ----------------------------------------------------------------------------------------
 
     def _watch(self, now: float) -> None:
-        if self.state in (State.CONNECTING, State.CLOSED):
+        if self.state is State.CLOSED:
+            return
+        returning = self._legs.coming is not None
+        if self._away is not None:
+            can_return = self._can_return and self._conversation.is_open
+            if self._rules.judge_away(now, self._away.since_s, can_return, returning) is Verdict.GONE:
+                self.close(self._away.reason)
+            elif self.state is State.LIVE:
+                self._degrade(now, "the connection was closed")
+            return
+        leg = self._legs.leg
+        if self.state is State.CONNECTING or leg is None:
             return  # the leg has its own deadlines for connecting
-        leg = self.leg
-        verdict = self._rules.judge(now, leg.last_audio_s, leg.last_sign_of_life_s, leg.expects_audio)
+        verdict = self._rules.judge(now, leg.last_audio_s, leg.last_sign_of_life_s, leg.expects_audio, returning)
         match verdict:
             case Verdict.LIVE:
                 if self.state is State.DEGRADED:
-                    self._to(State.LIVE)
-                    self._send(events.SessionResumed(gap_ms=round((now - self._degraded_since_s) * 1000)))
+                    self._go_on(now, missed=0)
             case Verdict.DEGRADED:
                 if self.state is State.LIVE:
-                    self._to(State.DEGRADED)
-                    self._degraded_since_s = now
-                    self._send(events.SessionDegraded(reason="no audio and no sign of life"))
+                    self._degrade(now, "no audio and no sign of life")
             case Verdict.IDLE_TOO_LONG | Verdict.GONE:
                 self.close(verdict.value)
 
-    def _send_stats(self, now: float, tick: TickResult) -> None:
-        self._next_stats_s = now + STATS_EVERY_S
-        leg = self.leg.stats()
-        self._send(
-            events.SessionStats(
-                loss=round(leg.loss, 4),
-                jitter_delay_ms=round(leg.jitter_delay_ms, 1),
-                lateness_ms=round(leg.lateness_ms, 1),
-                tick_ms=round(tick.step_s * 1000, 2),
-                shed=self.shed_frames,
-                round_trip_ms=None if leg.round_trip_ms is None else round(leg.round_trip_ms, 1),
-                concealed_ms=leg.concealed_ms,
-                playout_delay_ms=round(leg.playout_delay_ms, 1),
-            )
-        )
+    def _degrade(self, now: float, reason: str) -> None:
+        self._to(State.DEGRADED)
+        self._degraded_since_s = now
+        self._send(events.SessionDegraded(reason=reason))
+
+    def _go_on(self, now: float, missed: int) -> None:
+        """The caller is there again, or there over another leg."""
+        gap_ms = 0
+        if self.state is State.DEGRADED:
+            self._to(State.LIVE)
+            gap_ms = round((now - self._degraded_since_s) * 1000)
+        self._send(events.SessionResumed(context="kept", gap_ms=gap_ms, missed=missed))
+
+
+def _stats(leg: LegStats, tick: TickResult, shed_frames: int) -> events.SessionStats:
+    return events.SessionStats(
+        loss=round(leg.loss, 4),
+        jitter_delay_ms=round(leg.jitter_delay_ms, 1),
+        lateness_ms=round(leg.lateness_ms, 1),
+        tick_ms=round(tick.step_s * 1000, 2),
+        shed=shed_frames,
+        round_trip_ms=None if leg.round_trip_ms is None else round(leg.round_trip_ms, 1),
+        concealed_ms=leg.concealed_ms,
+        playout_delay_ms=round(leg.playout_delay_ms, 1),
+    )

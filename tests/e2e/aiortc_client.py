@@ -6,6 +6,7 @@ aioice gathers no loopback addresses, so media runs over this machine's own addr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fractions
 import json
 import sys
@@ -59,9 +60,9 @@ class PcmTrack(MediaStreamTrack):
 class AiortcClient:
     """One call: offers over HTTP, keeps the events and the sound that come back."""
 
-    def __init__(self, url: str, pcm: Pcm) -> None:
+    def __init__(self, url: str, pcm: Pcm, configuration: RTCConfiguration | None = None) -> None:
         self.url = url
-        self.peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self.peer = RTCPeerConnection(configuration or RTCConfiguration(iceServers=[]))
         self.microphone = PcmTrack(pcm)
         self.events: list[dict[str, Any]] = []
         self.session_id = ""
@@ -134,12 +135,18 @@ class AiortcClient:
         return Recording(self.microphone._pcm, RATE_HZ, self.microphone.began_s or 0.0)
 
     async def close(self) -> None:
+        """Say goodbye: a connection that is only closed has its slot kept for a while."""
+        session_id, self.session_id = self.session_id, ""
+        if session_id:
+            with contextlib.suppress(aiohttp.ClientError):  # the server may have gone first
+                await self.request("DELETE", f"/v1/sessions/{session_id}")
         await self.peer.close()
         if self._listener is not None:
             await asyncio.gather(self._listener, return_exceptions=True)
 
     def _on_message(self, message: str) -> None:
-        self.events.append(json.loads(message))
+        value = json.loads(message)
+        self.events += value if isinstance(value, list) else [value]
         self._news.set()
 
     def _on_track(self, track: MediaStreamTrack) -> None:

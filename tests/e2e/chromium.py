@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import BrowserContext, ConsoleMessage, Error, Page, Request, async_playwright
 
 from tests.e2e.listen import EAR_JS
 
@@ -65,18 +65,19 @@ class Chromium:
 
 @contextlib.asynccontextmanager
 async def running_chromium(
-    profile: Path, url: str, *, microphone: Path | None = None, allowed: bool = True
+    profile: Path, url: str, *, microphone: Path | None = None, allowed: bool = True, flags: Sequence[str] = ()
 ) -> AsyncIterator[Chromium]:
     """A browser for the server at `url`.
 
     `microphone` is what is said into it; without one, the machine has none. `allowed` False: the person refuses it.
+    `flags` are for what a test cannot have otherwise, like a certificate that a browser knows.
 
     At the end no page has logged an error, broken its content security policy (which is logged as an error) or made a
     request to anybody but our server.
     """
     if EXECUTABLE is None:
         pytest.skip("no Chromium here: apt-get install chromium")
-    flags = [*_FLAGS]
+    flags = [*_FLAGS, *flags]
     if microphone is not None:
         flags += ["--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={microphone}"]
     async with async_playwright() as playwright:
@@ -90,7 +91,9 @@ async def running_chromium(
             chromium = Chromium(context, url)
             yield chromium
             for page in context.pages:
-                await page.goto("about:blank")  # a call that still runs says goodbye
+                with contextlib.suppress(Error):  # a page that has been left, or has no call
+                    await page.evaluate("rtc.client?.close()")
+                await page.goto("about:blank")
             assert not chromium.complaints(), f"the page misbehaved: {chromium.complaints()}"
         finally:
             await context.close()

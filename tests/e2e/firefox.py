@@ -49,11 +49,15 @@ class Firefox:
     async def start(self) -> None:
         await self._command("session.new", capabilities={})
         await self._command("session.subscribe", events=["log.entryAdded"])
-        await self._command("script.addPreloadScript", functionDeclaration=f"() => {{ {EAR_JS} }}")
+        await self.before_each_page(EAR_JS)
         self._tab = (await self._command("browsingContext.getTree"))["contexts"][0]["context"]
 
     async def open(self, url: str) -> None:
         await self._command("browsingContext.navigate", context=self._tab, url=url, wait="complete")
+
+    async def before_each_page(self, script: str) -> None:
+        """To be run before the page's own scripts, from the next page on."""
+        await self._command("script.addPreloadScript", functionDeclaration=f"() => {{ {script} }}")
 
     async def reload(self) -> None:
         await self._command("browsingContext.reload", context=self._tab, wait="complete")
@@ -145,6 +149,7 @@ async def running_firefox(profile: Path, prefs: dict[str, Any] | None = None) ->
             try:
                 await firefox.start()
                 yield firefox
+                await firefox.evaluate("window.rtc?.client?.close()")
             finally:
                 await firefox.close()
         assert not firefox.console_errors, f"the page misbehaved: {firefox.console_errors}"

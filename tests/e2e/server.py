@@ -18,8 +18,8 @@ import aiohttp
 
 ROOT = Path(__file__).resolve().parents[2]
 START_WITHIN_S = 30.0
-FREE_WITHIN_S = 10.0
-"""A caller that said goodbye, or whose tab was closed, has given its slot back by then."""
+FREE_WITHIN_S = 15.0
+"""A caller that said goodbye, or whose connection was closed 10 s ago, has given its slot back by then."""
 STOP_WITHIN_S = 15.0
 
 
@@ -36,12 +36,13 @@ class ServerProcess:
 
     def __init__(self, log_path: Path, engine: str, slots: int, *flags: str) -> None:
         self.port = free_port(socket.SOCK_STREAM)
+        self.udp_port = free_port(socket.SOCK_DGRAM)
         self.metrics_port = free_port(socket.SOCK_STREAM)
         self.url = f"http://localhost:{self.port}"
         self.log_path = log_path
         self._log = log_path.open("wb")
         command = [sys.executable, "-m", "rtc_server", "serve", "--engine", engine, "--slots", str(slots)]
-        command += ["--port", str(self.port), "--udp-port", str(free_port(socket.SOCK_DGRAM)), "--auth", "none"]
+        command += ["--port", str(self.port), "--udp-port", str(self.udp_port), "--auth", "none"]
         command += ["--metrics-port", str(self.metrics_port), "--log-format", "json", *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("RTC_")}
         environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
@@ -125,6 +126,13 @@ class ServerProcess:
 async def running_server(directory: Path, engine: str, slots: int, *flags: str) -> AsyncIterator[ServerProcess]:
     """A server that is ready; at the end all slots are free, it stops on SIGTERM, and its log is clean."""
     server = ServerProcess(directory / f"server-{engine}-{os.urandom(2).hex()}.log", engine, slots, *flags)
+    async with watched(server):
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def watched(server: ServerProcess) -> AsyncIterator[ServerProcess]:
+    """The rest of a server's life, with what must be true at its end."""
     try:
         await server.wait_ready()
         yield server

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import OpenFirefox, Serve
+from tests.e2e.detour import running_detour
 from tests.e2e.firefox import Firefox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
 LIVE = "['listening', 'hearing', 'speaking', 'interrupted'].includes(document.body.dataset.state)"
+
+TURNS = "document.querySelectorAll('#transcript .turn').length"
 
 
 async def start(firefox: Firefox) -> None:
@@ -79,14 +82,41 @@ async def test_mute_end_and_start_again(serve: Serve, open_firefox: OpenFirefox)
     assert await firefox.evaluate("document.querySelector('#error').textContent") == ""
 
 
-async def test_a_reload_frees_the_slot_and_the_next_call_works(serve: Serve, open_firefox: OpenFirefox) -> None:
+async def test_a_reload_goes_on_with_the_call_at_a_click(serve: Serve, open_firefox: OpenFirefox) -> None:
+    """Firefox does not say that it would give the microphone without asking, so the page asks for a gesture."""
     server = await serve("echo", 1)
     firefox = await open_firefox()
     await firefox.open(server.url)
     await start(firefox)
-    await server.wait_slots_in_use(1)
+    await firefox.wait_until("document.querySelector('#transcript .turn.user') !== null")
+    session = await firefox.evaluate("rtc.client.sessionId")
+    turns = await firefox.evaluate(TURNS)
     await firefox.reload()
-    await server.wait_slots_in_use(0, within_s=5)
-    await start(firefox)
+    await firefox.wait_until("document.querySelector('#call').textContent.trim() === 'Continue'")
     assert await server.slots_in_use() == 1
+    await start(firefox)
+    assert await firefox.evaluate("rtc.client.sessionId") == session
+    assert await firefox.evaluate(TURNS) >= turns
+    before, after = await settled(firefox, 2.0)
+    assert after["inbound-rtp"]["packetsReceived"] - before["inbound-rtp"]["packetsReceived"] > 60
     await end(firefox)
+    await server.wait_slots_in_use(0, within_s=5)
+    await firefox.reload()
+    await firefox.wait_until("document.querySelector('#call').textContent.trim() === 'Start talking'")
+
+
+async def test_a_call_goes_on_over_another_network(serve: Serve, open_firefox: OpenFirefox) -> None:
+    server = await serve("echo", 1)
+    async with running_detour(server) as detour:
+        firefox = await open_firefox()
+        await firefox.before_each_page(detour.script)
+        await firefox.open(server.url)
+        await start(firefox)
+        await asyncio.sleep(1.5)
+        detour.leave()
+        await firefox.wait_until("document.body.dataset.state === 'reconnecting'")
+        await firefox.wait_until(LIVE, within_s=10)
+        before, after = await settled(firefox, 1.0)
+        assert after["inbound-rtp"]["packetsReceived"] - before["inbound-rtp"]["packetsReceived"] > 30
+        assert await firefox.evaluate("ear.peers.length") == 1, "an ICE restart was enough"
+        await end(firefox)

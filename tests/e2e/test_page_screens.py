@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.e2e.chromium import Chromium
 from tests.e2e.conftest import OpenChromium, Serve
@@ -87,6 +87,34 @@ async def test_the_page_fits_before_and_in_a_call(serve: Serve, open_chromium: O
     await check_and_shoot(talk.page, directory, "muted", (*controls, "mute", "transcript"))
     await talk.end()
     await check_and_shoot(talk.page, directory, "ended", (*controls, "transcript"))
+
+
+async def test_the_page_fits_while_a_call_is_being_mended(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    server = await serve("echo", 1, "--resume-s", "60")
+    microphone = write_microphone(tmp_path / "mic.wav", silence(1), clearly("Thank you. What time is it?"), silence(2))
+    chromium = await open_chromium(server, microphone)
+    talk = await opened(chromium)
+    await talk.start()
+    controls, directory = ("call", "status", "engine", "mute", "transcript"), artifacts(tmp_path)
+    await talk.page.evaluate("ear.microphones[0].dispatchEvent(new Event('mute'))")
+    await talk.expect_error("The microphone is paused")
+    await check_and_shoot(talk.page, directory, "microphone", (*controls, "error"))
+    await talk.page.evaluate("ear.microphones[0].dispatchEvent(new Event('unmute'))")
+    await expect(talk.error).to_be_empty()
+
+    await talk.page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    await talk.wait_state("reconnecting")
+    await check_and_shoot(talk.page, directory, "reconnecting", controls)
+
+    await chromium.context.clear_permissions()  # the browser would have to ask
+    await talk.page.reload()
+    await expect(talk.call).to_have_text("Continue")
+    await check_and_shoot(talk.page, directory, "continue", ("call", "status", "engine"))
+    await chromium.context.grant_permissions(["microphone"], origin=chromium.url)
+    await talk.start()
+    await talk.end()
 
 
 async def test_the_page_fits_with_an_error(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:

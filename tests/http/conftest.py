@@ -15,12 +15,18 @@ from rtc_server.http.auth import Gate
 from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
-from rtc_server.session.session import Session
+from rtc_server.session.attachment import Attachment
 from rtc_server.transports.webrtc.connectivity import Connectivity
+from rtc_server.transports.webrtc.turn import IceServers
 from tests.session.conftest import House
-from tests.session.fakes import FakeEngine, FakeLeg
+from tests.session.fakes import FakeClock, FakeEngine, FakeLeg
 
 KEY = "0123456789abcdef"
+
+
+def answer_to(offer_sdp: str) -> str:
+    """One that has other credentials for each offer that has others."""
+    return "answer to " + offer_sdp.replace("a=ice-ufrag:", "a=ice-ufrag:our-")
 
 
 class FakeWebRtcLeg(FakeLeg):
@@ -29,10 +35,16 @@ class FakeWebRtcLeg(FakeLeg):
     kind = "webrtc"
     id = "fake"
 
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.offers: list[str] = []
+        """Those that it answered."""
+
     async def renegotiate(self, offer_sdp: str) -> str:
         if "refuse" in offer_sdp:
             raise UnsupportedOffer("no ICE restart yet")
-        return f"answer to {offer_sdp}"
+        self.offers.append(offer_sdp)
+        return answer_to(offer_sdp)
 
 
 @dataclass
@@ -40,13 +52,15 @@ class FakeWebRtc:
     house: House
     legs: list[FakeWebRtcLeg] = field(default_factory=list)
 
-    async def create(self, offer_sdp: str, session: Session) -> tuple[FakeWebRtcLeg, str]:
+    async def create(self, offer_sdp: str, handler: Attachment) -> tuple[FakeWebRtcLeg, str]:
         if "bad" in offer_sdp:
             raise BadOffer("there is no audio section")
         if "defect" in offer_sdp:
             raise RuntimeError("a defect of ours")
-        self.legs.append(FakeWebRtcLeg(self.house.clock))
-        return self.legs[-1], f"answer to {offer_sdp}"
+        leg = FakeWebRtcLeg(self.house.clock)
+        leg.handler = handler
+        self.legs.append(leg)
+        return leg, await leg.renegotiate(offer_sdp)
 
 
 @dataclass
@@ -63,13 +77,16 @@ MakeSite = Callable[..., Awaitable[Site]]
 async def make_site() -> AsyncIterator[MakeSite]:
     clients: list[TestClient[Any, Any]] = []
 
-    async def make(api_key: str | None = None, slots: int = 2, **http: Any) -> Site:
+    async def make(
+        api_key: str | None = None, slots: int = 2, ice_servers: IceServers | None = None, **http: Any
+    ) -> Site:
         house = House(engine=FakeEngine(slots=slots))
         settings = HttpSettings(api_key=SecretStr(api_key) if api_key else None, **http)
         webrtc, gate = FakeWebRtc(house), Gate(settings)
         reach = Connectivity(ok=True, message="", addresses=("192.0.2.1",))
-        info = Info(house.engine, house.admission, lambda: reach, gate.needs_key)
-        sessions = Sessions(house.admission, house.registry, webrtc)  # type: ignore[arg-type]
+        servers = ice_servers or IceServers()
+        info = Info(house.engine, house.admission, lambda: reach, gate.needs_key, servers)
+        sessions = Sessions(house.admission, house.registry, webrtc, servers)  # type: ignore[arg-type]
         client: TestClient[Any, Any] = TestClient(TestServer(create_app(gate, sessions, info, Page())))
         await client.start_server()
         clients.append(client)

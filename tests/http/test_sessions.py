@@ -15,7 +15,15 @@ async def test_json_offer_gets_a_json_answer_with_its_place(site: Site) -> None:
     response = await site.client.post("/v1/sessions", json=OFFER)
     body = await response.json()
     assert response.status == 201
-    assert body == {"id": body["id"], "sdp": "answer to v=0", "type": "answer"}
+    session = site.house.registry.get(body["id"])
+    assert body == {
+        "id": session.id,
+        "sdp": "answer to v=0",
+        "type": "answer",
+        "resume_token": session.token.secret,
+        "resumed": False,
+        "ice_servers": [],
+    }
     assert response.headers["Location"] == f"/v1/sessions/{body['id']}"
 
 

@@ -8,8 +8,10 @@ import pytest
 from rtc_server.media.frames import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE
 from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.opus import OpusDecoder
+from tests.media.calls import call
 from tests.media.decoders import CountingDecoder
-from tests.media.network import Network, call, decoded, encoded, long_speech
+from tests.media.network import Network
+from tests.media.speech import decoded, encoded, long_speech
 
 PACKET_S = 0.02
 
@@ -71,7 +73,7 @@ def test_frames_end_where_packets_end(packet_ms: int) -> None:
 
 
 def test_swapped_packets_are_put_in_order() -> None:
-    heard = call(counted(500), Network(reordered=0.1), buffer=counting_buffer(), seed=4)
+    heard = call(counted(500), Network(reorder=0.1), buffer=counting_buffer(), seed=4)
     assert (np.diff(CountingDecoder.positions(heard.pcm)) >= 1).all()
     assert heard.buffer.counters.discarded < 15
 
@@ -79,7 +81,7 @@ def test_swapped_packets_are_put_in_order() -> None:
 def test_duplicates_change_nothing() -> None:
     payloads = counted(300)
     once = call(payloads, Network(), buffer=counting_buffer())
-    twice = call(payloads, Network(duplicated=0.3), buffer=counting_buffer(), seed=1)
+    twice = call(payloads, Network(duplicate=0.3), buffer=counting_buffer(), seed=1)
     np.testing.assert_array_equal(once.pcm, twice.pcm)
     assert twice.buffer.counters.duplicates > 50
 
@@ -127,7 +129,7 @@ def test_long_concealment_fades_to_the_noise_of_the_room() -> None:
 @pytest.mark.parametrize("phase_s", [0.007, 0.047])
 def test_delay_is_back_soon_after_the_path_stood_still(seconds: float, phase_s: float) -> None:
     payloads = encoded(long_speech(12.0))
-    heard = call(payloads, Network(standstill=(5.0, seconds)), phase_s=phase_s)
+    heard = call(payloads, Network(standstills=((5.0, seconds),)), phase_s=phase_s)
     before = np.median(heard.delays_ms[12:50])
     late = [
         now

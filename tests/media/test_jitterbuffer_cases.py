@@ -11,8 +11,9 @@ import pytest
 from rtc_server.media.frames import FRAME_S
 from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.opus import OpusDecoder
+from tests.media.calls import Call
 from tests.media.decoders import MulawDecoder
-from tests.media.network import DATA, Call
+from tests.media.speech import DATA
 
 PATH_S = 0.03
 PACKET_S = 0.02

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from rtc_server.media.frames import FRAME_S
 from rtc_server.media.jitterbuffer import JitterBuffer
+from tests.media.calls import Call
 from tests.media.decoders import CountingDecoder
-from tests.media.network import Call, encoded, long_speech
+from tests.media.speech import encoded, long_speech
 
 PACKET_S = 0.02
 OPUS = encoded(long_speech(2.0))

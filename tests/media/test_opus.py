@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rtc_server.errors import MissingLibrary
 from rtc_server.media import libopus, opuspacket
 from rtc_server.media.opus import OpusDecoder, OpusEncoder, OpusError
-from tests.media.network import decoded, encoded, long_speech, speech
+from tests.media.speech import decoded, encoded, long_speech, speech
 
 
 def tone(hz: float, seconds: float = 1.0) -> np.ndarray:
@@ -195,3 +195,46 @@ def test_without_loss_the_transform_codec_is_used_and_with_loss_the_one_that_has
     assert any(decoder.has_fec(payload) for payload in payloads[105:199])
     sound = np.concatenate([decoder.decode(payload) for payload in payloads])
     assert np.abs(np.diff(sound)).max() < 1.2 * np.abs(np.diff(pcm)).max(), "changing over makes no click"
+
+
+def test_dtx_announces_a_pause_then_sends_nothing_and_describes_its_noise_now_and_then() -> None:
+    encoder = OpusEncoder(dtx=True)
+    pcm = np.concatenate((tone(440), np.zeros(48_000, np.float32), tone(440)))
+    payloads = [encoder.encode(pcm[at : at + 480]) for at in range(0, pcm.size - 479, 480)]
+    assert all(payloads[:50]) and all(payloads[155:])
+    pause = payloads[80:150]
+    sizes = [len(payload) for payload in pause if payload]
+    assert 2 <= len(sizes) <= 10
+    first_empty = payloads.index(b"")
+    assert opuspacket.is_dtx(payloads[first_empty - 1]), "the peer is told before the packets stop"
+    for here, payload in enumerate(payloads):
+        if not payload:
+            assert any(payloads[here - 20 : here]), "never more than 420 ms without a packet"
+
+
+def test_without_dtx_every_packet_is_to_be_sent() -> None:
+    encoder = OpusEncoder()
+    assert all(encoder.encode(np.zeros(480, np.float32)) for _ in range(200))
+
+
+def test_dtx_keeps_to_the_codec_that_knows_speech_from_noise() -> None:
+    encoder = OpusEncoder(dtx=True)
+    noise = np.random.default_rng(3).standard_normal(96_000).astype(np.float32) * 1e-3
+    for loss_pct in (0, 10, 0):
+        encoder.follow(loss_pct, 32_000)
+        payloads = [encoder.encode(noise[at : at + 480]) for at in range(0, noise.size - 479, 480)]
+        assert sum(not payload for payload in payloads) > 100
+
+
+def test_path_is_followed_without_asking_libopus_twice_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = OpusEncoder(bitrate_bps=40_000)
+    asked: list[str] = []
+    set_value = encoder._set
+    monkeypatch.setattr(
+        encoder, "_set", lambda name, request, value: (asked.append(name), set_value(name, request, value))
+    )
+    encoder.follow(0, 40_000)
+    assert not asked
+    encoder.follow(10, 40_000)
+    encoder.follow(10, 16_000)
+    assert asked == ["expected_loss_pct", "signal", "bitrate_bps"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rtc_server.media.frames import FRAME_S, FRAME_SAMPLES, PACKET_S, PACKET_SAMPLES, SAMPLE_RATE, FloatSamples
 from rtc_server.media.playout import Playout, PlayoutPacket
 from rtc_server.transports.pacer import SlotGrid
-from tests.media.network import long_speech
+from tests.media.speech import long_speech
 
 FIRST_SLOT_S = 0.005
 

@@ -14,7 +14,7 @@ from rtc_server.media.timescale import (
     quiet_place,
     shortened,
 )
-from tests.media.network import speech
+from tests.media.speech import speech
 
 
 def tone(count: int = FRAME_SAMPLES, hz: float = 200.0) -> FloatSamples:

@@ -5,7 +5,7 @@ import pytest
 
 from rtc_server.media.frames import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE, FloatSamples
 from rtc_server.media.vad import SpeechStarted, SpeechStopped, VoiceActivity
-from tests.media.network import speech, speech_spans
+from tests.media.speech import speech, speech_spans
 
 
 def listen(pcm: FloatSamples) -> list[tuple[int, SpeechStarted | SpeechStopped]]:

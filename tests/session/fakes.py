@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, Heard, SessionPrompt
 from rtc_server.errors import EngineFull
-from rtc_server.events import Numbered, ServerEvent
+from rtc_server.events import Numbered, ResponseDelta, ServerEvent
+from rtc_server.session.attachment import Attachment
 from rtc_server.session.leg import FloatFrame, Flushed, LegStats
+
+Event = TypeVar("Event", bound=ServerEvent)
 
 
 class FakeClock:
@@ -35,6 +39,7 @@ class FakeLeg:
         self.last_audio_s = clock.now
         self.last_sign_of_life_s = clock.now
         self.has_events = True
+        self.event_room = 64
         self.events: list[ServerEvent] = []
         self.numbered: list[Numbered] = []
         self.written: list[FloatFrame] = []
@@ -42,7 +47,28 @@ class FakeLeg:
         self.flushes = 0
         self.skipped = 0
         self.closed: list[str] = []
+        """Why it was closed, each time that it was."""
+        self.ended: list[str] = []
+        """Why it ended by itself."""
         self.fail_on_write = False
+        self.handler: Attachment
+        """Whom it tells: set by who attaches it."""
+
+    # ---- what the caller does ----
+
+    def connect(self) -> None:
+        self.last_audio_s = self.last_sign_of_life_s = self.clock.now
+        self.handler.on_connected()
+
+    def say(self, message: str | bytes) -> None:
+        self.handler.on_message(message)
+
+    def end(self, reason: str = "peer_closed") -> None:
+        """The connection ends from the far side, or is never made."""
+        self.ended.append(reason)
+        self.handler.on_leg_closed(reason)
+
+    # ---- session.leg.Leg ----
 
     def take(self, now: float) -> FloatFrame:
         self.taken_at.append(now)
@@ -80,6 +106,13 @@ class FakeLeg:
     @property
     def types(self) -> list[str]:
         return [event.type for event in self.events]
+
+    @property
+    def words(self) -> list[str]:
+        return [event.data for event in self.events if isinstance(event, ResponseDelta)]
+
+    def last_of(self, kind: type[Event]) -> Event:
+        return next(event for event in reversed(self.events) if isinstance(event, kind))
 
     def of(self, kind: type[ServerEvent]) -> list[ServerEvent]:
         return [event for event in self.events if isinstance(event, kind)]

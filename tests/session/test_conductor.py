@@ -97,7 +97,7 @@ async def test_leg_that_cannot_give_its_frame_ends_only_its_own_session() -> Non
 
 async def test_ticks_without_a_live_call_say_nothing_about_the_delay(house: House) -> None:
     """They are answered at the edge, tens of milliseconds later, while callers connect."""
-    session, _ = await house.call(connected=False)
+    _, leg = await house.call(connected=False)
     answer_at_once = house.engine.exchange
 
     async def answer_at_the_edge(*arguments: Any) -> TickResult:
@@ -106,6 +106,6 @@ async def test_ticks_without_a_live_call_say_nothing_about_the_delay(house: Hous
 
     house.engine.exchange = answer_at_the_edge  # type: ignore[method-assign]
     await house.tick(5)
-    session.on_connected()
+    leg.connect()
     await house.tick(5)
     assert all(offset_s < 0.010 for _, offset_s in house.pacer.aligned)

@@ -31,6 +31,16 @@ async def test_drain_announces_then_ends_every_session(house: House) -> None:
         assert leg.closed == ["server_stopping"]
 
 
+async def test_a_call_that_connects_during_a_drain_is_told_after_its_opening(house: House) -> None:
+    _, leg = await house.call(connected=False)
+    drain = asyncio.create_task(house.registry.drain(3600, "server_stopping"))
+    await asyncio.sleep(0)
+    assert leg.events == []
+    leg.connect()
+    assert leg.types == ["session.created", "session.prefill", "session.ending"]
+    drain.cancel()
+
+
 async def test_drain_ends_early_when_the_last_call_ends(house: House) -> None:
     session, _ = await house.live_call()
     drain = asyncio.create_task(house.registry.drain(3600, "server_stopping"))

@@ -62,7 +62,7 @@ async def test_slot_is_kept_while_the_peer_connects(house: House) -> None:
     session, leg = await house.call(connected=False)
     await house.tick(3)
     assert [live for _, lives, _ in house.engine.exchanges for live in lives] == [False] * 3
-    session.on_connected()
+    leg.connect()
     await house.tick(1)
     assert session.state is State.LIVE
     assert len(leg.written) == 1
@@ -121,12 +121,12 @@ async def test_engine_that_does_not_hear_interruptions_gets_the_automatic_drop()
 
 async def test_cancel_empties_the_playout_and_the_response_goes_on(house: House) -> None:
     session, leg = await house.live_call()
-    session.on_message('{"type":"response.cancel"}')
+    leg.say('{"type":"response.cancel"}')
     await house.tick(3, alive=leg)
     assert leg.flushes == 1
     assert "response.done" not in leg.types
     assert session.state is State.LIVE
-    session.on_message('{"type":"response.cancel"}')
+    leg.say('{"type":"response.cancel"}')
     epochs = [event.epoch for event in leg.events if isinstance(event, events.ResponseCancelled)]
     assert epochs == [1, 2]
 
@@ -135,8 +135,8 @@ async def test_playback_ack_corrects_played_ms(house: House) -> None:
     session, leg = await house.live_call()
     await house.tick(10, alive=leg)
     sent_ms = leg.played_ms()
-    session.on_message(json.dumps({"type": "playback.ack", "cursor": sent_ms - 200}))
-    session.on_message('{"type":"response.cancel"}')
+    leg.say(json.dumps({"type": "playback.ack", "cursor": sent_ms - 200}))
+    leg.say('{"type":"response.cancel"}')
     cancelled = leg.of(events.ResponseCancelled)[0]
     assert isinstance(cancelled, events.ResponseCancelled)
     assert cancelled.played_ms == sent_ms - 200
@@ -148,7 +148,7 @@ async def test_playback_ack_corrects_played_ms(house: House) -> None:
 )
 async def test_malformed_message_gets_an_error_and_the_call_goes_on(house: House, message: str) -> None:
     session, leg = await house.live_call()
-    session.on_message(message)
+    leg.say(message)
     assert leg.types[-1] == "error"
     await house.tick(1)
     assert session.state is State.LIVE
@@ -157,13 +157,13 @@ async def test_malformed_message_gets_an_error_and_the_call_goes_on(house: House
 async def test_unknown_message_is_ignored(house: House) -> None:
     session, leg = await house.live_call()
     count = len(leg.events)
-    session.on_message('{"type":"session.levitate"}')
+    leg.say('{"type":"session.levitate"}')
     assert len(leg.events) == count
 
 
 async def test_input_append_is_refused_on_a_leg_with_its_own_audio(house: House) -> None:
     session, leg = await house.live_call()
-    session.on_message('{"type":"input.append","data":""}')
+    leg.say('{"type":"input.append","data":""}')
     assert leg.types[-1] == "error"
 
 
@@ -171,7 +171,7 @@ async def test_input_append_is_refused_on_a_leg_with_its_own_audio(house: House)
 async def test_turn_messages_are_accepted_and_harmless(house: House, message: str) -> None:
     session, leg = await house.live_call()
     count = len(leg.events)
-    session.on_message(message)
+    leg.say(message)
     assert len(leg.events) == count
     assert session.state is State.LIVE
 
@@ -200,8 +200,8 @@ async def test_closed_session_takes_nothing_more(house: House) -> None:
     session.close("test")
     await session.wait_closed()
     count = len(leg.events), len(leg.written)
-    session.on_message('{"type":"response.cancel"}')
-    session.on_connected()
+    leg.say('{"type":"response.cancel"}')
+    leg.connect()
     await house.tick(2)
     assert (len(leg.events), len(leg.written)) == count
 
@@ -225,7 +225,7 @@ async def test_statistics_come_once_a_second(house: House) -> None:
 
 async def test_close_message_ends_the_call(house: House) -> None:
     session, leg = await house.live_call()
-    session.on_message('{"type":"close"}')
+    leg.say('{"type":"close"}')
     await session.wait_closed()
     assert leg.closed == ["client_closed"]
 

@@ -19,7 +19,7 @@ test('a call goes from the gesture to listening', () => {
 
 test('steps that make no sense change nothing', () => {
   const call = new Call();
-  for (const phase of ['live', 'connecting', 'preparing', 'ended', 'failed', 'reconnecting']) {
+  for (const phase of ['live', 'connecting', 'preparing', 'ended', 'failed']) {
     assert.equal(call.enter(phase, 0), false, phase);
   }
   assert.equal(call.state, 'ready');
@@ -70,4 +70,15 @@ test('a line that is held goes on, and its duration counts from the first word t
   call.enter('ended', 6_000);
   call.tick(false, 9_000);
   assert.equal(call.durationMs, 6_000);
+});
+
+test('a call that an earlier page left goes on, and so does its clock', () => {
+  const call = new Call();
+  assert.equal(call.resume(60_000, 1_000), true);
+  assert.deepEqual([call.state, call.isActive], ['reconnecting', true]);
+  call.enter('live', 2_000);
+  call.tick(false, 3_000);
+  assert.deepEqual([call.state, call.durationMs], ['listening', 62_000]);
+  assert.equal(call.resume(0, 4_000), false);
+  assert.equal(call.durationMs, 62_000);
 });

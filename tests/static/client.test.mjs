@@ -1,106 +1,40 @@
 import assert from 'node:assert/strict';
-import { mock, test } from 'node:test';
+import { afterEach, mock, test } from 'node:test';
 
 import { RtcClient } from '../../static/client.js';
+import { FakePeer, FakeStream, fakeBrowser, json, refusal, settle } from './fakes.mjs';
 
-class FakeChannel extends EventTarget {
-  readyState = 'connecting';
-  sent = [];
+/** @type {RtcClient[]} */
+const clients = [];
+afterEach(() => Promise.all(clients.splice(0).map((client) => client.close())));
 
-  send(text) {
-    this.sent.push(JSON.parse(text));
-  }
-
-  open() {
-    this.readyState = 'open';
-    this.dispatchEvent(new Event('open'));
-  }
-
-  close() {
-    this.readyState = 'closed';
-    this.dispatchEvent(new Event('close'));
-  }
-
-  receive(message) {
-    const data = typeof message === 'string' ? message : JSON.stringify(message);
-    this.dispatchEvent(Object.assign(new Event('message'), { data }));
-  }
-}
-
-class FakePeer extends EventTarget {
-  static newest;
-  connectionState = 'new';
-  localDescription = null;
-  closed = false;
-  tracks = [];
-  receiver = { track: { kind: 'audio', enabled: true }, getSynchronizationSources: () => [{ rtpTimestamp: 4_800 }] };
-
-  constructor(configuration) {
-    super();
-    this.configuration = configuration;
-    FakePeer.newest = this;
-  }
-
-  addTrack(track) {
-    this.tracks.push(track);
-  }
-
-  addTransceiver(kind, { direction }) {
-    this.tracks.push({ kind, direction });
-  }
-
-  createDataChannel(label) {
-    this.channel = Object.assign(new FakeChannel(), { label });
-    return this.channel;
-  }
-
-  getReceivers() {
-    return [this.receiver];
-  }
-
-  async setLocalDescription() {
-    this.localDescription = { type: 'offer', sdp: 'v=0 offer' };
-  }
-
-  async setRemoteDescription({ sdp }) {
-    this.remoteSdp = sdp;
-    this.onAnswer?.();
-  }
-
-  async getStats() {
-    return new Map([['s', { type: 'media-source', kind: 'audio', audioLevel: 0.5 }]]);
-  }
-
-  become(connectionState) {
-    this.connectionState = connectionState;
-    this.dispatchEvent(new Event('connectionstatechange'));
-  }
-
-  close() {
-    this.closed = true;
-  }
-}
-
-/** A client before a server that takes every call; `requests` is what it was asked. */
-function scene({ answer } = {}) {
+/** A client before a server that takes every call; `requests` is what it was asked for a call. */
+function scene({ answer, config = {} } = {}) {
   const requests = [];
   const states = [];
   const fetch = async (url, init) => {
+    if (init.method === 'GET') return json(config);
     requests.push({ method: init.method, url, body: init.body && JSON.parse(init.body) });
-    if (init.method === 'DELETE') return new Response(null, { status: 204 });
-    return answer ? answer() : new Response(JSON.stringify({ id: 's1', sdp: 'v=0 answer', type: 'answer' }), { status: 201 });
+    if (init.method === 'DELETE') return json(null, 204);
+    return answer ? answer() : json({ id: 's1', sdp: 'v=0 answer', type: 'answer' }, 201);
   };
-  const client = new RtcClient({ token: 'k', fetch, RTCPeerConnection: FakePeer });
+  const { around } = fakeBrowser();
+  const client = new RtcClient({ token: 'k', fetch, RTCPeerConnection: FakePeer, around, iceServers: [{ urls: 'turn:own' }] });
+  clients.push(client);
   client.addEventListener('state', ({ detail }) => states.push(detail.reason ? `${detail.state}: ${detail.reason}` : detail.state));
-  const microphoneTrack = { kind: 'audio', enabled: true };
-  const microphone = { getAudioTracks: () => [microphoneTrack] };
-  return { client, requests, states, microphone, microphoneTrack };
+  const microphone = new FakeStream();
+  return { client, requests, states, microphone, microphoneTrack: microphone.track };
+}
+
+async function offered({ client, microphone }) {
+  const done = client.connect({ microphone, persona: 'p', voice: 'v' });
+  await settle();
+  return { done, peer: FakePeer.newest };
 }
 
 async function connected(parts = scene()) {
-  const done = parts.client.connect({ microphone: parts.microphone, persona: 'p', voice: 'v' });
-  const peer = FakePeer.newest;
-  peer.onAnswer = () => peer.channel.open();
+  const { done, peer } = await offered(parts);
+  peer.connect();
   await done;
   return { ...parts, peer, channel: peer.channel };
 }
@@ -109,7 +43,8 @@ test('a call is one offer, one answer and an open channel', async () => {
   const { peer, channel, requests, states, microphoneTrack } = await connected();
   assert.equal(peer.configuration.bundlePolicy, 'max-bundle');
   assert.deepEqual(peer.tracks, [microphoneTrack]);
-  assert.equal(channel.label, 'events');
+  assert.deepEqual([channel.label, channel.options], ['events', {}]);
+  assert.deepEqual(peer.urgent.options, { ordered: false, maxRetransmits: 0 });
   assert.equal(peer.remoteSdp, 'v=0 answer');
   assert.deepEqual(requests, [
     { method: 'POST', url: '/v1/sessions', body: { sdp: 'v=0 offer', type: 'offer', persona: 'p', voice: 'v' } },
@@ -123,6 +58,26 @@ test('without a microphone the call listens only', async () => {
   assert.deepEqual(peer.tracks, [{ kind: 'audio', direction: 'recvonly' }]);
 });
 
+test('the server’s TURN servers stand beside those of the page, and a server that has none is called without', async () => {
+  const turn = { urls: ['turn:voice.example.com'], username: '17:s1', credential: 'c' };
+  const { peer } = await connected(scene({ config: { ice_servers: [turn] } }));
+  assert.deepEqual(peer.configuration.iceServers, [turn, { urls: 'turn:own' }]);
+  assert.deepEqual((await connected()).peer.configuration.iceServers, [{ urls: 'turn:own' }]);
+});
+
+test('several events of a tick come in one message, and what comes over both channels is told once', async () => {
+  const { client, channel, peer } = await connected();
+  const seen = [];
+  for (const type of ['response.delta', 'barge_in', 'response.cancelled']) {
+    client.addEventListener(type, ({ detail }) => seen.push(detail.seq));
+  }
+  peer.urgent.receive({ type: 'barge_in', seq: 3 });
+  channel.receive([{ type: 'response.delta', seq: 1 }, { type: 'response.delta', seq: 2 }, { type: 'barge_in', seq: 3 }]);
+  peer.urgent.receive({ type: 'barge_in', seq: 3 });
+  channel.receive({ type: 'response.cancelled', seq: 4 });
+  assert.deepEqual(seen, [3, 1, 2, 4]);
+});
+
 test('every server event is dispatched under its type', async () => {
   const { client, channel } = await connected();
   const seen = [];
@@ -133,7 +88,7 @@ test('every server event is dispatched under its type', async () => {
 
 test('messages that are no events are ignored', async () => {
   const { channel, states } = await connected();
-  for (const message of ['', '{', '[]', 'null', '{"type":7}', '{"type":"some.future.event"}']) channel.receive(message);
+  for (const message of ['', '{', '[]', '[1,null,[]]', 'null', '{"type":7}', '{"type":"some.future.event"}']) channel.receive(message);
   assert.deepEqual(states, ['connecting', 'preparing']);
 });
 
@@ -142,11 +97,9 @@ test('the states follow the server', async () => {
   channel.receive({ type: 'session.ready' });
   channel.receive({ type: 'session.degraded', reason: 'no audio' });
   channel.receive({ type: 'session.resumed' });
-  peer.become('disconnected');
-  peer.become('connected');
   channel.receive({ type: 'session.ended', reason: 'server_stopping' });
   channel.close();
-  assert.deepEqual(states.slice(2), ['live', 'degraded: no audio', 'live', 'degraded: network', 'live', 'ended: server_stopping']);
+  assert.deepEqual(states.slice(2), ['live', 'degraded: no audio', 'live', 'ended: server_stopping']);
   assert.ok(peer.closed);
 });
 
@@ -187,7 +140,7 @@ test('a page that goes away closes in the same breath', async () => {
 
 test('a refused offer is told as it is, and the client is over', async () => {
   const { client, microphone } = scene({
-    answer: () => new Response(JSON.stringify({ code: 'engine_full', message: 'full' }), { status: 503 }),
+    answer: () => refusal('engine_full', 503),
   });
   await assert.rejects(client.connect({ microphone }), { code: 'engine_full' });
   assert.equal(client.state, 'ended');
@@ -197,8 +150,8 @@ test('a refused offer is told as it is, and the client is over', async () => {
 
 test('no way to the server frees the slot and says so', async () => {
   const { client, microphone, requests } = scene();
-  const done = client.connect({ microphone });
-  FakePeer.newest.onAnswer = () => FakePeer.newest.become('failed');
+  const { done, peer } = await offered({ client, microphone });
+  peer.become('failed');
   await assert.rejects(done, { code: 'ice_failed' });
   assert.equal(requests.at(-1).method, 'DELETE');
 });
@@ -207,8 +160,8 @@ test('a channel that never opens is given up', async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
   try {
     const { client, microphone } = scene();
-    const done = client.connect({ microphone });
-    FakePeer.newest.onAnswer = () => mock.timers.tick(12_000);
+    const { done } = await offered({ client, microphone });
+    mock.timers.tick(12_000);
     await assert.rejects(done, { code: 'ice_failed' });
   } finally {
     mock.timers.reset();
@@ -219,12 +172,45 @@ test('a call closed while its offer is on the way gives the slot back', async ()
   const { client, microphone, requests } = scene({
     answer: () => {
       client.close();
-      return new Response(JSON.stringify({ id: 's9', sdp: 'v=0', type: 'answer' }), { status: 201 });
+      return json({ id: 's9', sdp: 'v=0', type: 'answer' }, 201);
     },
   });
   await assert.rejects(client.connect({ microphone }), { code: 'cancelled' });
   assert.equal(requests.at(-1).url, '/v1/sessions/s9');
   assert.ok(FakePeer.newest.closed);
+});
+
+test('a microphone that the client gets is asked for before anything else, and given back at the end', async () => {
+  const { client, requests, microphone } = scene();
+  let grant;
+  const done = client.connect({ microphone: () => new Promise((resolve) => (grant = resolve)) });
+  await settle();
+  assert.deepEqual(requests, []);
+  grant(microphone);
+  await settle();
+  FakePeer.newest.connect();
+  await done;
+  assert.deepEqual(FakePeer.newest.tracks, [microphone.track]);
+  await client.close();
+  assert.ok(microphone.track.stopped);
+});
+
+test('a refused microphone takes no slot', async () => {
+  const { client, requests } = scene();
+  const refused = Object.assign(new Error('no'), { name: 'NotAllowedError' });
+  await assert.rejects(client.connect({ microphone: () => Promise.reject(refused) }), { code: 'microphone_denied' });
+  assert.deepEqual(requests, []);
+});
+
+test('a call closed while the browser asks for the microphone gives back one that comes late', async () => {
+  const { client, requests, microphone } = scene();
+  let grant;
+  const done = client.connect({ microphone: () => new Promise((resolve) => (grant = resolve)) });
+  client.close();
+  grant(microphone);
+  await assert.rejects(done, { code: 'cancelled' });
+  assert.ok(microphone.track.stopped);
+  assert.deepEqual(requests, []);
 });
 
 test('mute silences the microphone before and during the call', async () => {
@@ -236,11 +222,22 @@ test('mute silences the microphone before and during the call', async () => {
 });
 
 test('events are sent while the channel is open and dropped otherwise', async () => {
-  const { client, channel } = await connected();
-  client.cancel();
-  assert.deepEqual(channel.sent, [{ type: 'response.cancel' }]);
+  const { client, channel, peer } = await connected();
+  assert.equal(client.send({ type: 'playback.ack', cursor: 80 }), true);
+  assert.deepEqual(channel.sent, [{ type: 'playback.ack', cursor: 80 }]);
+  assert.deepEqual(peer.urgent.sent, []);
   channel.readyState = 'closing';
   assert.equal(client.send({ type: 'close' }), false);
+});
+
+test('an interruption by hand goes over both channels under one name', async () => {
+  const { client, channel, peer } = await connected();
+  client.cancel();
+  assert.equal(channel.sent[0].type, 'response.cancel');
+  assert.match(channel.sent[0].id, /^\w{6,}$/);
+  assert.deepEqual(peer.urgent.sent, channel.sent);
+  client.cancel();
+  assert.notEqual(channel.sent[0].id, channel.sent[1].id);
 });
 
 test('statistics and the playout position come from the connection', async () => {

@@ -13,6 +13,8 @@ class FakeAudio extends EventTarget {
 class FakeClient extends EventTarget {
   static newest;
   stream = null;
+  resumption = { token: 't', lastEvent: 5 };
+  dialled = false;
   sent = [];
   closed = [];
   timestamp = null;
@@ -23,9 +25,16 @@ class FakeClient extends EventTarget {
     this.connecting = new Promise((resolve, reject) => Object.assign(this, { accept: resolve, refuse: reject }));
   }
 
-  connect(options) {
+  /** As the client does: the microphone first. */
+  async connect(options) {
     this.options = options;
+    this.microphone = await options.microphone();
+    this.dialled = true;
     return this.connecting;
+  }
+
+  async reopenMicrophone() {
+    this.reopened = true;
   }
 
   emit(type, detail = {}) {
@@ -59,9 +68,8 @@ class FakeClient extends EventTarget {
 
 /** A conversation whose microphone is granted or refused by hand. */
 function scene() {
-  const heard = { states: [], ended: [], problems: [], turns: [] };
-  const track = Object.assign(new EventTarget(), { stopped: false, stop: () => (track.stopped = true) });
-  const stream = { getTracks: () => [track], getAudioTracks: () => [track] };
+  const heard = { states: [], ended: [], problems: [], turns: [], microphone: [] };
+  const stream = {};
   let grant, refuse;
   const microphone = () => new Promise((resolve, reject) => ([grant, refuse] = [() => resolve(stream), reject]));
   const audio = new FakeAudio();
@@ -76,11 +84,12 @@ function scene() {
       prefill() {},
       latency() {},
       ending() {},
+      microphone: (state, code) => heard.microphone.push(`${state} ${code}`.trim()),
       ended: (reason) => heard.ended.push(reason),
       problem: (problem) => heard.problems.push(problem.code),
     },
   });
-  return { conversation, heard, track, audio, grant: () => grant(), refuse: (error) => refuse(error) };
+  return { conversation, heard, stream, audio, grant: () => grant(), refuse: (error) => refuse(error) };
 }
 
 async function live(parts = scene()) {
@@ -112,7 +121,7 @@ test('no slot is taken before the microphone is granted', async () => {
   const { conversation, grant, heard } = scene();
   conversation.start({ persona: 'p' });
   await settle();
-  assert.equal(FakeClient.newest.options, undefined);
+  assert.equal(FakeClient.newest.dialled, false);
   assert.deepEqual(heard.states, ['asking']);
   grant();
   await settle();
@@ -131,46 +140,42 @@ test('a refused microphone fails the call, which can be started again', async ()
   assert.equal(heard.states.at(-1), 'asking');
 });
 
-test('a call goes live, and the end gives the microphone back', async () => {
-  const { conversation, client, track, heard, audio } = await live();
+test('a call goes live, and the end closes it once', async () => {
+  const { conversation, client, heard, audio } = await live();
   assert.deepEqual(heard.states, ['asking', 'connecting', 'preparing', 'listening']);
   conversation.end();
   assert.deepEqual(client.closed, [{ atOnce: false }]);
-  assert.ok(track.stopped);
   assert.equal(audio.srcObject, null);
   assert.deepEqual(heard.ended, ['closed']);
   conversation.end();
   assert.equal(client.closed.length, 1);
 });
 
-test('an end while the browser is still asking closes the microphone that comes late', async () => {
-  const { conversation, grant, track, heard } = scene();
+test('an end while the browser is still asking closes the client, which gives back what comes late', async () => {
+  const { conversation, grant, heard } = scene();
   conversation.start({});
   conversation.end();
   grant();
   await settle();
-  assert.ok(track.stopped);
-  assert.equal(FakeClient.newest.options, undefined);
+  assert.equal(FakeClient.newest.closed.length, 1);
   assert.deepEqual(heard.states, ['asking', 'ended']);
 });
 
-test('a refused call gives the microphone back and says why', async () => {
-  const { conversation, grant, track, heard } = scene();
+test('a refused call says why', async () => {
+  const { conversation, grant, heard } = scene();
   const started = conversation.start({});
   grant();
   await settle();
   FakeClient.newest.become('ended', 'engine_full');
   FakeClient.newest.refuse(new CallError('engine_full', 'full'));
   await started;
-  assert.ok(track.stopped);
   assert.deepEqual([heard.states.at(-1), heard.problems, heard.ended], ['failed', ['engine_full'], []]);
 });
 
 test('the server’s goodbye ends the call with its reason', async () => {
-  const { client, heard, track } = await live();
+  const { client, heard } = await live();
   client.become('ended', 'server_stopping');
   assert.deepEqual(heard.ended, ['server_stopping']);
-  assert.ok(track.stopped);
 });
 
 test('a held line is told, and goes on', async () => {
@@ -206,10 +211,92 @@ test('the server learns how much of the agent was heard', async () => {
   assert.deepEqual(acks, [{ type: 'playback.ack', cursor: 10 * 80 + 100 }]);
 });
 
-test('a microphone that is pulled out is told', async () => {
-  const { track, heard } = await live();
-  track.dispatchEvent(new Event('ended'));
-  assert.deepEqual(heard.problems, ['microphone_lost']);
+test('a microphone that is taken from the call is told, and asked for again when the person wants it', async () => {
+  const { conversation, client, heard } = await live();
+  client.emit('microphone', { state: 'lost', code: 'microphone_missing' });
+  conversation.reopenMicrophone();
+  client.emit('microphone', { state: 'live', code: '' });
+  assert.deepEqual(heard.microphone, ['lost microphone_missing', 'live']);
+  assert.ok(client.reopened);
+});
+
+test('sound that the browser paused is played again when the client says so', async () => {
+  const { client, audio } = await live();
+  const play = mock.method(audio, 'play');
+  client.emit('sound');
+  audio.dispatchEvent(new Event('pause'));
+  assert.equal(play.mock.callCount(), 2);
+});
+
+test('a new connection has a clock of its own', async () => {
+  const { client, heard } = await live();
+  client.emit('response.delta', { data: ' old', frame: 10, rtp_timestamp: 48_000 });
+  client.timestamp = 48_000;
+  mock.method(performance, 'now', () => 60_000);
+  mock.timers.tick(50);
+  client.timestamp = null;
+  client.emit('track', { stream: {} });
+  client.sent.length = 0;
+  mock.method(performance, 'now', () => 70_000);
+  client.emit('response.delta', { data: ' new', frame: 30, rtp_timestamp: null });
+  mock.timers.tick(50);
+  mock.method(performance, 'now', () => 70_200);
+  mock.timers.tick(50);
+  assert.deepEqual(client.sent, []);
+  assert.ok(heard.turns.length > 1);
+});
+
+test('a call is handed over with its words, and goes on in another page', async () => {
+  let nowMs = 20_000;
+  mock.method(performance, 'now', () => nowMs);
+  const first = await live();
+  first.conversation.mute(true);
+  first.client.emit('input.transcript', { item: 0, text: 'Hello there', final: true, start_ms: 0, end_ms: 900 });
+  first.client.emit('response.delta', { data: ' Good day', frame: 20, rtp_timestamp: null });
+  nowMs += 5_000;
+  const left = JSON.parse(JSON.stringify(first.conversation.handOver()));
+  assert.deepEqual([left.resumption, left.durationMs, left.muted], [{ token: 't', lastEvent: 5 }, 0, true]);
+
+  const second = scene();
+  nowMs += 60_000;
+  const resumed = second.conversation.resume(left);
+  assert.deepEqual(second.heard.states, ['reconnecting']);
+  second.grant();
+  await settle();
+  const client = FakeClient.newest;
+  assert.deepEqual(client.options.resume, { token: 't', lastEvent: 5 });
+  assert.equal(client.options.persona, undefined);
+  assert.equal(client.muted, true);
+  client.become('preparing');
+  client.accept();
+  await resumed;
+  client.become('live');
+  assert.deepEqual(second.heard.states, ['reconnecting', 'listening']);
+  const turns = second.conversation.transcript.turns.map(({ side, words }) => `${side}: ${words.map(({ text }) => text).join(' ')}`);
+  assert.deepEqual(turns, ['user: Hello there', 'agent: Good day']);
+  assert.ok(second.conversation.transcript.turns.every(({ final }) => final));
+});
+
+test('a call that cannot be taken up is told, and a new one can be started', async () => {
+  const { conversation, grant, heard } = scene();
+  const resumed = conversation.resume({ resumption: { token: 't', lastEvent: 1 }, turns: [], durationMs: 1, muted: false });
+  grant();
+  await settle();
+  FakeClient.newest.become('ended', 'session_not_found');
+  FakeClient.newest.refuse(new CallError('session_not_found', 'gone'));
+  await resumed;
+  assert.deepEqual([heard.states.at(-1), heard.problems, heard.ended], ['failed', ['session_not_found'], []]);
+  conversation.start({});
+  assert.equal(heard.states.at(-1), 'asking');
+});
+
+test('before a call is live there is nothing to hand over', async () => {
+  const { conversation, grant } = scene();
+  assert.equal(conversation.handOver(), null);
+  conversation.start({});
+  grant();
+  await settle();
+  assert.equal(conversation.handOver(), null);
 });
 
 test('mute reaches the call, and the next call begins unmuted', async () => {

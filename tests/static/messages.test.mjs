@@ -13,7 +13,7 @@ test('a full server says how many lines there are and when to come back', () => 
 test('each trouble that a caller can meet says what happened and what to do', () => {
   const codes = [
     'insecure_context', 'no_webrtc', 'microphone_denied', 'microphone_blocked_by_system', 'microphone_missing',
-    'microphone_busy', 'microphone_failed', 'microphone_lost', 'sound_blocked', 'server_unreachable', 'unauthorized',
+    'microphone_busy', 'microphone_failed', 'session_not_found', 'too_many_resumes', 'sound_blocked', 'server_unreachable', 'unauthorized',
     'forbidden_origin', 'engine_draining', 'engine_unavailable', 'too_many_half_open', 'ice_failed', 'dtls_failed',
     'unknown_voice', 'bad_answer',
   ];
@@ -29,9 +29,19 @@ test('an unknown trouble repeats what the server said', () => {
   assert.ok(messages.trouble({ code: 'constructor' }).text);
 });
 
+test('a microphone that was taken from a call says what the agent hears and how it comes back', () => {
+  const all = [['interrupted', ''], ['lost', ''], ['lost', 'microphone_denied'], ['lost', 'microphone_missing']];
+  for (const [state, code] of all) {
+    const { title, text } = messages.withoutMicrophone(state, code);
+    assert.match(title, /microphone/i);
+    assert.match(text, /hears silence.* button/);
+  }
+  assert.match(messages.withoutMicrophone('lost', 'microphone_denied').text, /Allow/);
+});
+
 test('only ends that somebody wanted are expected', () => {
   for (const reason of ['closed', 'client_closed', 'idle']) assert.equal(messages.farewell(reason).expected, true, reason);
-  for (const reason of ['connection_lost', 'server_stopping', 'engine_lost', 'engine_failed', 'peer_silent']) {
+  for (const reason of ['connection_lost', 'server_stopping', 'engine_lost', 'engine_failed', 'peer_silent', 'replaced']) {
     assert.equal(messages.farewell(reason).expected, false, reason);
   }
 });

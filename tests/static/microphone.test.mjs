@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { closeMicrophone, openMicrophone } from '../../static/microphone.js';
+import { isMicrophoneGranted, openMicrophone } from '../../static/microphone.js';
 
 const refusing = (name, message = '') => ({
   getUserMedia: () => Promise.reject(Object.assign(new Error(message), { name })),
@@ -36,9 +36,10 @@ test('an insecure page is told so before anything is asked', async () => {
   await assert.rejects(openMicrophone({ mediaDevices: undefined, isSecure: false }), { code: 'insecure_context' });
 });
 
-test('closing stops every track, and nothing is closed twice over', () => {
-  let stopped = 0;
-  closeMicrophone({ getTracks: () => [{ stop: () => stopped++ }, { stop: () => stopped++ }] });
-  closeMicrophone(null);
-  assert.equal(stopped, 2);
+test('whether the browser gives it without asking', async () => {
+  const says = (state) => ({ query: async ({ name }) => ({ state: name === 'microphone' ? state : 'denied' }) });
+  assert.equal(await isMicrophoneGranted(says('granted')), true);
+  assert.equal(await isMicrophoneGranted(says('prompt')), false);
+  assert.equal(await isMicrophoneGranted({ query: () => Promise.reject(new TypeError('no such permission')) }), false);
+  assert.equal(await isMicrophoneGranted(undefined), false);
 });

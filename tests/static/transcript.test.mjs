@@ -208,3 +208,19 @@ test('an endless call keeps a bounded number of turns', () => {
   }
   assert.ok(transcript.turns.length <= 400);
 });
+
+test('what was said goes on to another page, about-to-be-heard words included, and can be replayed after', () => {
+  const first = scene();
+  first.transcript.userWords({ item: 0, text: 'Tell me', final: true, start_ms: 0, end_ms: 500 }, 1_000);
+  first.transcript.agentDelta(delta(' Once upon', 5_000), 4_900);
+  const kept = JSON.parse(JSON.stringify(first.transcript.kept(6_000)));
+  assert.deepEqual(kept.map(({ agoMs }) => agoMs), [5_000, 0]);
+
+  const second = scene();
+  second.transcript.restore(kept, 500);
+  second.transcript.agentDelta(delta(' a time', null), 500);
+  second.tick(1_000);
+  assert.deepEqual(texts(second.transcript), ['user: Tell me', 'agent: Once upon', 'agent: a time']);
+  assert.deepEqual(second.transcript.turns.map(({ final }) => final), [true, true, false]);
+  assert.equal(new Set(second.transcript.turns.map(({ id }) => id)).size, 3);
+});

@@ -4,6 +4,8 @@
 
     listen -> first valid check -> DTLS handshake -> connected -> closed
                  10 s at most        5 s at most
+
+The first check is the peer's, or the answer to ours where the peer is ICE-lite itself.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from aiortc import (
 from rtc_server.errors import DtlsFailed, IceFailed
 from rtc_server.transports.webrtc.contract import EventSctp, SecureTransport
 from rtc_server.transports.webrtc.dtls import DtlsChannel
-from rtc_server.transports.webrtc.ice import IceAgent
+from rtc_server.transports.webrtc.ice import Credentials, IceAgent
+from rtc_server.transports.webrtc.ice_controlling import ControllingAgent, RemoteAgent
 from rtc_server.transports.webrtc.offer import Fingerprint
-from rtc_server.transports.webrtc.sdp import SctpParameters
+from rtc_server.transports.webrtc.sdp import Negotiated, SctpParameters
 from rtc_server.transports.webrtc.udp_mux import UdpMux
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class Connection:
     """One peer's transport. Holds nothing until `listen`, and nothing after `close`.
 
     Args:
+        credentials: ours of the first answer.
         on_lost: called when the peer said goodbye or the transport broke; perhaps more than once.
         on_defect: called with what a receive callback raised; must not raise itself.
         clock: monotonic seconds.
@@ -45,23 +49,51 @@ class Connection:
         self,
         mux: UdpMux,
         certificate: RTCCertificate,
+        credentials: Credentials,
         on_lost: Callable[[], None],
         on_defect: Callable[[Exception], None],
         clock: Callable[[], float],
     ) -> None:
-        self.agent = IceAgent(self._receive, lambda: self._checked.set())
+        self.agent = IceAgent(credentials, self._receive, self._on_first_check)
         self._mux = mux
         self._on_lost = on_lost
         self._on_defect = on_defect
+        self._clock = clock
         self._checked = asyncio.Event()
-        self._channel = DtlsChannel(self.agent.send, clock, asyncio.get_running_loop().call_later)
+        self._channel = DtlsChannel(self.send, clock, asyncio.get_running_loop().call_later)
         self._dtls = SecureTransport(self._channel, certificate)
         self._dtls.on("statechange", self._on_dtls_state)
         self._sctp: EventSctp | None = None
 
-    def listen(self) -> None:
-        """Answer checks from now on."""
+    def listen(self, agreed: Negotiated) -> None:
+        """Answer checks from now on, and send them if the peer will not."""
+        self._channel.setup = agreed.setup
+        if not agreed.remote_lite:
+            return self._mux.add(self.agent)
+        agent = ControllingAgent(
+            self.agent.credentials,
+            self._receive,
+            self._on_first_check,
+            on_expired=self._on_lost,
+            transactions=self._mux.by_transaction,
+            clock=self._clock,
+            call_later=asyncio.get_running_loop().call_later,
+        )
+        self.agent = agent
+        self._mux.add(agent)
+        return agent.check(self._remote_agent(agreed))
+
+    def restart_ice(self, credentials: Credentials, agreed: Negotiated) -> None:
+        """Look for a new path with these credentials of ours, and stay on the present one until it is found."""
+        self._mux.release(self.agent, self.agent.restart(credentials))
         self._mux.add(self.agent)
+        if isinstance(self.agent, ControllingAgent):
+            self.agent.check(self._remote_agent(agreed))
+
+    def _remote_agent(self, agreed: Negotiated) -> RemoteAgent:
+        paths = [self._mux.path_to((item.host, item.port)) for item in agreed.remote_candidates]
+        credentials = Credentials(agreed.remote_ufrag, agreed.remote_pwd)
+        return RemoteAgent(credentials, [path for path in paths if path is not None])
 
     async def connect(self, fingerprints: Sequence[Fingerprint], ice_timeout_s: float, dtls_timeout_s: float) -> None:
         """Wait for the peer, then shake hands; its certificate must match every one of `fingerprints`.
@@ -72,7 +104,9 @@ class Connection:
             async with asyncio.timeout(ice_timeout_s):
                 await self._checked.wait()
         except TimeoutError:
-            raise IceFailed(f"no connectivity check within {ice_timeout_s:g} s") from None
+            asked = isinstance(self.agent, ControllingAgent)
+            kind = "answer to our connectivity checks" if asked else "connectivity check"
+            raise IceFailed(f"no {kind} within {ice_timeout_s:g} s") from None
         parameters = RTCDtlsParameters([RTCDtlsFingerprint(item.algorithm, item.value) for item in fingerprints])
         try:
             async with asyncio.timeout(dtls_timeout_s):
@@ -81,6 +115,7 @@ class Connection:
             raise DtlsFailed(f"no DTLS handshake within {dtls_timeout_s:g} s") from None
         if self._dtls.state != "connected":
             raise DtlsFailed("the DTLS handshake failed", hint="was the certificate the offered one?")
+        self._channel.handshake_done()
 
     @property
     def connected(self) -> bool:
@@ -96,8 +131,11 @@ class Connection:
         """Put a protected datagram on the selected path. False while there is none."""
         return self.agent.send(data)
 
-    def receive_media(self, on_srtp: Callable[[bytes], None]) -> None:
-        """Hand on SRTP and SRTCP from now on; before, they are dropped."""
+    def receive_media(self, on_srtp: Callable[[bytes], bool]) -> None:
+        """Hand on SRTP and SRTCP from now on; before, they are dropped. `on_srtp` returns True for what authenticates.
+
+        Only that, besides checks, says which path the peer uses.
+        """
         self._channel.on_srtp = on_srtp
 
     @property
@@ -125,12 +163,16 @@ class Connection:
             self._mux.remove(self.agent)
             self._dtls.remove_all_listeners()
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> bool:
         try:
-            self._channel.receive(data)
+            return self._channel.receive(data)
         except Exception as error:
             # A defect in handling this peer's media ends this call, and no other.
             self._on_defect(error)
+            return False
+
+    def _on_first_check(self) -> None:
+        self._checked.set()
 
     def _on_dtls_state(self) -> None:
         if self._dtls.state == "closed":

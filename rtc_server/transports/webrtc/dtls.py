@@ -16,6 +16,7 @@ from collections.abc import Callable
 from rtc_server import metrics
 from rtc_server.transports.webrtc.flights import CallLater, FlightRepeater
 from rtc_server.transports.webrtc.ratelimit import RateLimit
+from rtc_server.transports.webrtc.sdp import DtlsRole
 
 QUEUE_DATAGRAMS = 64
 """DTLS records that may wait for the reader; more are dropped, and repeated by the peer."""
@@ -32,15 +33,18 @@ _APPLICATION_DATA = 23
 class DtlsChannel:
     """One call's datagrams.
 
+    `on_srtp` gets SRTP and SRTCP as they come, and says whether they authenticate. Set it once DTLS is connected; None
+    drops them. `setup` is our DTLS role, to be set before DTLS starts.
+
     Args:
         send: puts a datagram on the selected path; False while there is none.
-        on_srtp: gets SRTP and SRTCP as they come, once DTLS is connected; set `on_srtp` later, None drops them.
         clock: monotonic seconds.
         call_later: as of the event loop.
     """
 
     def __init__(self, send: Callable[[bytes], bool], clock: Callable[[], float], call_later: CallLater) -> None:
-        self.on_srtp: Callable[[bytes], None] | None = None
+        self.on_srtp: Callable[[bytes], bool] | None = None
+        self.setup: DtlsRole = "passive"
         self.flights = FlightRepeater(self._put, call_later)
         self._send_datagram = send
         self._clock = clock
@@ -53,26 +57,34 @@ class DtlsChannel:
 
     @property
     def role(self) -> str:
-        """aiortc makes the ``controlling`` side the DTLS server (we answer ``a=setup:passive``). Not the ICE role."""
-        return "controlling"
+        """aiortc makes the ``controlling`` side the DTLS server, the passive one. Not the ICE role."""
+        return "controlling" if self.setup == "passive" else "controlled"
 
     @property
     def state(self) -> str:
         return "closed" if self._closed else "completed"
 
-    def receive(self, data: bytes) -> None:
-        """One datagram of the peer that is not STUN and not empty. RFC 7983: 20-63 DTLS, 128-191 SRTP."""
+    def receive(self, data: bytes) -> bool:
+        """One datagram of the peer that is not STUN and not empty. RFC 7983: 20-63 DTLS, 128-191 SRTP.
+
+        Returns: True for SRTP that authenticates. DTLS is read later, and says nothing here.
+        """
         first = data[0]
         if 127 < first < 192:
-            self.flights.stop()
+            self._peer_has_finished()
             if self.on_srtp is not None:
-                self.on_srtp(data)
-            else:
-                metrics.DATAGRAMS_DROPPED.labels("early_srtp").inc()
+                return self.on_srtp(data)
+            metrics.DATAGRAMS_DROPPED.labels("early_srtp").inc()
         elif 19 < first < 64:
             self._receive_record(data)
         else:
             metrics.DATAGRAMS_DROPPED.labels("unknown_protocol").inc()
+        return False
+
+    def handshake_done(self) -> None:
+        """On our side. The client's last flight has been answered; the server's may still be lost."""
+        if self.setup == "active":
+            self.flights.stop()
 
     def next_record_once(self) -> None:
         self._once = True
@@ -91,11 +103,17 @@ class DtlsChannel:
             metrics.DATAGRAMS_DROPPED.labels("dtls_flood").inc()
             return
         if data[0] == _APPLICATION_DATA:
-            self.flights.stop()
+            self._peer_has_finished()
         else:
             self.flights.on_received()
         self._queue.append(data)
         self._wakeup.set()
+
+    def _peer_has_finished(self) -> None:
+        # The server's last flight is the last of all. A client that hears of a finished server still waits for that
+        # flight, and only repeating its own brings it back.
+        if self.setup == "passive":
+            self.flights.stop()
 
     # ---- called by RTCDtlsTransport ----------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ for byte; the replay window of the peer drops what it has seen already.
 
 A flight ends when the peer answers with something new. As the DTLS server our last flight (ChangeCipherSpec and
 Finished) gets no handshake answer: only an application record or an SRTP packet proves that it arrived, so being
-connected ourselves is no reason to stop.
+connected ourselves is no reason to stop. As the client our last flight is answered by the server's, and then our
+handshake is done, which is the reason to stop.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class FlightRepeater:
         self._begin_anew = True
 
     def stop(self) -> None:
-        """The peer has finished its handshake (or the call is over). May be called again and again."""
+        """The handshake is over on both sides (or the call is). May be called again and again."""
         if not self._done:
             self._done = True
             self._cancel()

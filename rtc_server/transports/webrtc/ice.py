@@ -3,6 +3,18 @@
 A lite agent never sends checks and is always controlled. It needs no candidates of its peer: whoever knows the
 password of this call is the peer, wherever the check came from. Sans-IO: the mux parses, sends and keeps the tables.
 
+**Which path.** The peer chooses, and may choose again at any time:
+
+- The newest check with USE-CANDIDATE wins, at once and from whatever address: a phone that goes from Wi-Fi to the
+  cellular network is followed by its first nomination there, with a restart or without.
+- A check without USE-CANDIDATE never moves the path, except the very first check of all.
+- Some clients nominate a pair once and never again. So authentic media from another address that a check has proved
+  moves the path as well, once the selected one has brought neither a check nor authentic media for `PATH_SILENT_S`.
+
+**Restart** (RFC 8445 section 9). For a while there are two generations of credentials, each with its own key. Checks of
+both are answered, media stays where it is, and the first nomination of the new generation ends the old one. Another
+restart before that takes the place of the one that is pending.
+
 The ICE role is nowhere a variable here. What aiortc calls `role` on an ICE transport decides the DTLS role only, and
 lives in `dtls.DtlsChannel`.
 """
@@ -11,8 +23,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 from aioice import stun
 
@@ -20,6 +32,11 @@ from rtc_server.transports.webrtc.ratelimit import RateLimit
 
 MAX_PATHS = 8
 """Addresses that one call may have at a time; the one unused for longest makes room, never the selected one."""
+
+PATH_UNUSED_S = 30.0
+"""An address without a check and without authentic media for so long is given up (RFC 7675 section 5.1: consent)."""
+
+PATH_SILENT_S = 2.0
 
 OWNER_SILENT_S = 15.0
 """An address that another call proved to be its own changes hands after so long without a check."""
@@ -37,11 +54,16 @@ class Credentials:
     """ICE username fragment and password of one side (RFC 8839 section 5.4)."""
 
     ufrag: str
-    pwd: str
+    pwd: str = field(repr=False)
 
     @classmethod
     def random(cls) -> Credentials:
         return cls(secrets.token_hex(8), secrets.token_hex(16))
+
+    @property
+    def key(self) -> bytes:
+        """Of MESSAGE-INTEGRITY: the short-term credential mechanism (RFC 8489 section 9.1)."""
+        return self.pwd.encode()
 
 
 class DatagramSocket(Protocol):
@@ -57,54 +79,100 @@ class Path:
     address: Address
     destination: tuple[Any, ...]
     socket: DatagramSocket
-    last_check_s: float = 0.0
+    last_heard_s: float = 0.0
+    """The last check, or authentic media."""
 
     def send(self, data: bytes) -> None:
         self.socket.send(data, self.destination)
+
+
+@dataclass(slots=True)
+class Released:
+    """What a call gives up of the mux's tables."""
+
+    addresses: list[Address] = field(default_factory=list)
+    ufrags: list[str] = field(default_factory=list)
 
 
 class IceAgent:
     """Credentials and paths of one call.
 
     Args:
-        on_datagram: gets every datagram that is not STUN from an address that a check has proved.
+        credentials: ours, as in the answer.
+        on_datagram: gets every datagram that is not STUN from an address that a check has proved. Returns True for
+            media that authenticates.
         on_first_check: called once, at the first valid check: DTLS may start, nomination need not be awaited.
     """
 
-    def __init__(self, on_datagram: Callable[[bytes], None], on_first_check: Callable[[], None]) -> None:
-        self.credentials = Credentials.random()
+    role_conflict: ClassVar[str] = "ICE-CONTROLLED"
+    """The attribute by which a peer claims the role that is ours."""
+
+    def __init__(
+        self, credentials: Credentials, on_datagram: Callable[[bytes], bool], on_first_check: Callable[[], None]
+    ) -> None:
         self.on_datagram = on_datagram
-        self._on_first_check = on_first_check
-        self._key = self.credentials.pwd.encode()
-        self._checks = RateLimit(CHECKS_PER_S, CHECKS_BURST)
         self.paths: dict[Address, Path] = {}
         self.selected: Path | None = None
         self.path_switches = 0
         self.last_check_s: float | None = None
         """When the last authenticated check came; None before the first one."""
+        self._generations = [credentials]
+        self._on_first_check = on_first_check
+        self._checked = False
+        self._checks = RateLimit(CHECKS_PER_S, CHECKS_BURST)
+
+    @property
+    def credentials(self) -> Credentials:
+        """Of the newest answer."""
+        return self._generations[-1]
+
+    @property
+    def ufrags(self) -> tuple[str, ...]:
+        """What checks may be addressed to: one, or two while a restart is pending."""
+        return tuple(item.ufrag for item in self._generations)
+
+    def restart(self, credentials: Credentials) -> Released:
+        """Answer checks of these credentials as well, and of these alone from their first nomination on."""
+        released = Released(ufrags=[item.ufrag for item in self._generations[1:]])
+        self._generations[1:] = [credentials]
+        return released
 
     def authenticates(self, request: stun.Message) -> bool:
-        """MESSAGE-INTEGRITY made with our password (RFC 8445 section 7.3)."""
-        return request.check_message_integrity(self._key)
+        """MESSAGE-INTEGRITY made with our password of the generation that the check is addressed to."""
+        credentials = self._addressed(request)
+        return credentials is not None and request.check_message_integrity(credentials.key)
 
     def may_check(self, now: float) -> bool:
         """False while the peer sends more checks than any honest one does."""
         return self._checks.allow(now)
 
-    def answer(self, request: stun.Message, path: Path, now: float) -> tuple[stun.Message, list[Address]]:
+    def answer(self, request: stun.Message, path: Path, now: float) -> tuple[stun.Message, Released]:
         """Handle an authenticated check that came over `path`.
 
-        Returns: the signed response, and addresses that this call gives up because it has too many.
+        Returns: the signed response, and what this call gives up: the oldest address when there are too many, the old
+        ufrag when this check has ended it.
         """
+        credentials = self._addressed(request)
+        assert credentials is not None, "not authenticated"
         self.last_check_s = now
-        if "ICE-CONTROLLED" in request.attributes:
-            # RFC 8445 section 7.3.1.1: both ends think that they are controlled. A lite agent cannot switch, so the
-            # peer must: 487 makes it controlling. Nothing else of such a check counts.
-            return self._response(request, {"ERROR-CODE": (487, "Role Conflict")}), []
-        released = self._remember(path, now)
-        if self.selected is None or "USE-CANDIDATE" in request.attributes:
-            self._select(self.paths[path.address])
-        return self._response(request, {"XOR-MAPPED-ADDRESS": path.address}), released
+        if self.role_conflict in request.attributes:
+            # RFC 8445 section 7.3.1.1: both ends think that they have the same role. Ours follows from who is lite, so
+            # the peer must switch: 487 makes it. Nothing else of such a check counts.
+            return _response(request, credentials, {"ERROR-CODE": (487, "Role Conflict")}), Released()
+        released = Released(addresses=self._remember(path, now))
+        self._checked_by_peer(self.paths[path.address], credentials, "USE-CANDIDATE" in request.attributes, released)
+        return _response(request, credentials, {"XOR-MAPPED-ADDRESS": path.address}), released
+
+    def receive(self, data: bytes, address: Address, now: float) -> None:
+        """A datagram that is not STUN, from one of `paths`."""
+        authentic = self.on_datagram(data)
+        path = self.paths.get(address)
+        if not authentic or path is None:
+            return
+        path.last_heard_s = now
+        selected = self.selected
+        if selected is not None and selected is not path and now - selected.last_heard_s >= PATH_SILENT_S:
+            self._select(path)
 
     def send(self, data: bytes) -> bool:
         """Send over the selected path. False while there is none."""
@@ -113,25 +181,54 @@ class IceAgent:
         self.selected.send(data)
         return True
 
+    def close(self) -> None:
+        """Send nothing any more. May be called twice."""
+        self.selected = None
+
+    def _checked_by_peer(self, path: Path, credentials: Credentials, nominated: bool, released: Released) -> None:
+        if nominated or self.selected is None:
+            self._select(path)
+        if nominated:
+            self._end_generations_before(credentials, released)
+
+    def _end_generations_before(self, credentials: Credentials, released: Released) -> None:
+        current = self._generations.index(credentials)
+        released.ufrags += [item.ufrag for item in self._generations[:current]]
+        del self._generations[:current]
+
+    def _addressed(self, request: stun.Message) -> Credentials | None:
+        ufrag = str(request.attributes.get("USERNAME", "")).partition(":")[0]
+        return next((item for item in self._generations if item.ufrag == ufrag), None)
+
     def _remember(self, path: Path, now: float) -> list[Address]:
+        """Returns: addresses that are given up."""
         known = self.paths.setdefault(path.address, path)
-        known.last_check_s = now
-        if len(self.paths) <= MAX_PATHS:
-            return []
-        spare = [item for item in self.paths.values() if item is not self.selected and item is not known]
-        oldest = min(spare, key=lambda item: item.last_check_s)
-        del self.paths[oldest.address]
-        return [oldest.address]
+        known.last_heard_s = now
+        spare = sorted(
+            (item for item in self.paths.values() if item is not self.selected and item is not known),
+            key=lambda item: item.last_heard_s,
+        )
+        too_many = len(self.paths) - MAX_PATHS
+        given_up = [
+            item.address
+            for place, item in enumerate(spare)
+            if place < too_many or now - item.last_heard_s > PATH_UNUSED_S
+        ]
+        for address in given_up:
+            del self.paths[address]
+        return given_up
 
     def _select(self, path: Path) -> None:
         previous, self.selected = self.selected, path
-        if previous is None:
-            self._on_first_check()
-        elif previous is not path:
+        if previous is not None and previous is not path:
             self.path_switches += 1
+        if not self._checked:
+            self._checked = True
+            self._on_first_check()
 
-    def _response(self, request: stun.Message, attributes: dict[str, Any]) -> stun.Message:
-        kind = stun.Class.ERROR if "ERROR-CODE" in attributes else stun.Class.RESPONSE
-        response = stun.Message(stun.Method.BINDING, kind, request.transaction_id, attributes)
-        response.add_message_integrity(self._key)  # adds FINGERPRINT as well
-        return response
+
+def _response(request: stun.Message, credentials: Credentials, attributes: dict[str, Any]) -> stun.Message:
+    kind = stun.Class.ERROR if "ERROR-CODE" in attributes else stun.Class.RESPONSE
+    response = stun.Message(stun.Method.BINDING, kind, request.transaction_id, attributes)
+    response.add_message_integrity(credentials.key)  # adds FINGERPRINT as well
+    return response

@@ -1,7 +1,7 @@
 """Reading an SDP offer: a tolerant reader that keeps what an answer needs and names what is wrong (RFC 8866, 8829).
 
-Nothing is resolved and no candidate is looked at: an ICE-lite agent learns its peer from the connectivity checks, so
-offers without candidates, or with names instead of addresses, are as good as any other.
+Nothing is resolved, and offers without candidates, or with names instead of addresses, are as good as any other: an
+ICE-lite agent learns its peer from the connectivity checks. `remotecandidates` reads those of a peer that sends none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FORMAT = re.compile(r"[!-~]{1,64}")
 _MEDIA_LINE = re.compile(
     r"m=(audio|video|application|text|image|message) (\d{1,5})(?:/\d{1,5})? ([A-Za-z0-9/]{1,64}) (.+)"
 )
-_RTPMAP = re.compile(r"(\d{1,3})\s+([^/\s]+)/(\d{1,6})(?:/(\d{1,2}))?")
+_RTPMAP = re.compile(r"(0|[1-9][0-9]{0,2})[ \t]+([!-.0-~]{1,64})/([0-9]{1,6})(?:/([0-9]{1,2}))?(?:[ \t].*)?")
 _ICE_CHARS = re.compile(r"[A-Za-z0-9+/]+")
 _DIRECTIONS = frozenset({"sendrecv", "sendonly", "recvonly", "inactive"})
 
@@ -36,11 +36,31 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
+    """One format of an RTP section, of its `a=rtpmap` or of the static table."""
+
     payload_type: int
     name: str
     """In lower case."""
-    clock_rate_hz: int
-    parameters: dict[str, str]
+    clock_hz: int
+    channels: int = 1
+    fmtp: str = ""
+    """What stands behind the payload type in its `a=fmtp`."""
+
+    def parameter(self, name: str) -> str | None:
+        """A parameter of `fmtp` where that is a list ``name=value;...``; names in lower case."""
+        pairs = (part.partition("=") for part in self.fmtp.split(";"))
+        return next((value.strip() for key, _, value in pairs if key.strip().lower() == name), None)
+
+
+STATIC_CODECS = {
+    "0": Codec(0, "pcmu", 8000),
+    "3": Codec(3, "gsm", 8000),
+    "8": Codec(8, "pcma", 8000),
+    "9": Codec(9, "g722", 8000),
+    "13": Codec(13, "cn", 8000),
+    "18": Codec(18, "g729", 8000),
+}
+"""Payload types that need no `a=rtpmap` (RFC 3551 section 6), as far as they are met."""
 
 
 @dataclass(slots=True)
@@ -83,19 +103,20 @@ class Section:
         return self.profile.upper().endswith(("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF"))
 
     def codecs(self) -> list[Codec]:
-        """Codecs with an `a=rtpmap`, in the order of the `m=` line."""
-        fmtp: dict[str, dict[str, str]] = {}
+        """Formats with a known meaning, in the order of the `m=` line: what the offerer prefers comes first."""
+        fmtp: dict[str, str] = {}
         for value in self.attributes.values("fmtp"):
             payload_type, _, parameters = value.partition(" ")
-            fmtp.setdefault(payload_type, _parameters(parameters))
-        found: dict[str, Codec] = {}
+            fmtp.setdefault(payload_type, parameters.strip())
+        mapped: dict[str, Codec] = {}
         for value in self.attributes.values("rtpmap"):
-            match = _RTPMAP.match(value)
+            match = _RTPMAP.fullmatch(value)
             if match is not None:
-                number = match.group(1)
-                codec = Codec(int(number), match.group(2).lower(), int(match.group(3)), fmtp.get(number, {}))
-                found.setdefault(number, codec)
-        return [found[number] for number in self.formats if number in found]
+                number, name, clock_hz, channels = match.groups()
+                codec = Codec(int(number), name.lower(), int(clock_hz), int(channels or 1), fmtp.get(number, ""))
+                mapped.setdefault(number, codec)
+        known = {**STATIC_CODECS, **mapped}
+        return [known[number] for number in dict.fromkeys(self.formats) if number in known]
 
 
 @dataclass(slots=True)
@@ -143,8 +164,9 @@ class Offer:
                 found.append(Fingerprint(algorithm.lower(), digest.strip().upper()))
         return found
 
-    def is_ice_lite(self) -> bool:
-        return "ice-lite" in self.attributes.first
+    def is_ice_lite(self, section: Section) -> bool:
+        """`a=ice-lite` belongs to the session (RFC 8839 section 5.3); in a section it is understood as well."""
+        return bool(self.transport_attribute(section, "ice-lite"))
 
     def direction(self, section: Section) -> str:
         return section.attributes.direction or self.attributes.direction or "sendrecv"
@@ -211,9 +233,9 @@ def _check_mids(sections: list[Section]) -> None:
         raise BadOffer("two media sections have the same a=mid")
 
 
-def _parameters(text: str) -> dict[str, str]:
-    parameters = {}
-    for part in text.split(";"):
-        name, _, value = part.partition("=")
-        parameters[name.strip().lower()] = value.strip()
-    return parameters
+def whole_number(text: str | None, least: int, most: int) -> int | None:
+    """A decimal number out of an attribute; None for anything else, and outside [least, most]."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
+        return None
+    value = int(text)
+    return value if least <= value <= most else None

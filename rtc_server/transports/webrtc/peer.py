@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -20,9 +21,10 @@ from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.connection import Connection
 from rtc_server.transports.webrtc.datachannel import EventChannel
 from rtc_server.transports.webrtc.ice import Credentials
+from rtc_server.transports.webrtc.negotiation import answer_offer
 from rtc_server.transports.webrtc.offer import Fingerprint
 from rtc_server.transports.webrtc.rtpsession import RtpSession
-from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated, answer_offer
+from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated
 from rtc_server.transports.webrtc.tracks import AgentAudioTrack, UserAudioTrack
 from rtc_server.transports.webrtc.udp_mux import UdpMux
 
@@ -61,11 +63,13 @@ class WebRtcLeg:
         handler: LegHandler,
         ice_timeout_s: float,
         dtls_timeout_s: float,
+        dtx: bool,
         clock: Callable[[], float],
     ) -> None:
         self.id = secrets.token_hex(4)
         self.agent_audio = AgentAudioTrack(Playout(), paced=True, clock=clock)
-        self.connection = Connection(mux, certificate, self._on_lost, self._on_defect, clock)
+        credentials = Credentials.random()
+        self.connection = Connection(mux, certificate, credentials, self._on_lost, self._on_defect, clock)
         self._pacer = pacer
         self._handler = handler
         self._ice_timeout_s = ice_timeout_s
@@ -74,7 +78,7 @@ class WebRtcLeg:
         self._started_s = clock()
         self._connected_s: float | None = None
         self._local = LocalDescription(
-            credentials=self.connection.agent.credentials,
+            credentials=credentials,
             fresh_credentials=Credentials.random(),
             fingerprint=_fingerprint(certificate),
             addresses=tuple(addresses),
@@ -83,7 +87,7 @@ class WebRtcLeg:
             cname=secrets.token_hex(8),
             session_id=secrets.randbits(62),
         )
-        self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.connection.send, clock)
+        self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.connection.send, clock, dtx)
         self.user_audio: UserAudioTrack
         self._events = EventChannel(handler.on_message, self._on_events_lost, clock)
         self._negotiated: Negotiated | None = None
@@ -102,7 +106,7 @@ class WebRtcLeg:
         self._adopt(answer_offer(offer_sdp, self._local))
         self.user_audio = UserAudioTrack(self.jitter_buffer)
         self._on_freed = on_freed
-        self.connection.listen()
+        self.connection.listen(self._agreed)
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"webrtc-connect {self.id}")
         return self._agreed.answer_sdp
 
@@ -115,11 +119,19 @@ class WebRtcLeg:
             raise BadOffer("the call has ended", hint="start a new session")
         was_silent = not self.expects_audio
         self._adopt(answer_offer(offer_sdp, self._local, self._agreed))
+        if self._agreed.restarts_ice:
+            self._restart_ice()
         if was_silent and self.expects_audio:
             self._rtp.last_audio_s = self._clock()  # off hold: silence counts from here
         if self._connected_s is not None:
             await self._start_events()
         return self._agreed.answer_sdp
+
+    def _restart_ice(self) -> None:
+        """The answer has said our fresh credentials: use them, and have others for the next restart."""
+        credentials = self._local.fresh_credentials
+        self._local = dataclasses.replace(self._local, credentials=credentials, fresh_credentials=Credentials.random())
+        self.connection.restart_ice(credentials, self._agreed)
 
     @property
     def _agreed(self) -> Negotiated:
@@ -156,7 +168,7 @@ class WebRtcLeg:
         self.user_audio.skip(frames)
 
     def write(self, now: float, pcm: FloatFrame) -> int:
-        return self.agent_audio.write(now, pcm) & 0xFFFFFFFF
+        return self._rtp.timestamp(self.agent_audio.write(now, pcm))
 
     def flush(self, now: float) -> Flushed:
         played, dropped = self.agent_audio.flush(now)
@@ -168,6 +180,10 @@ class WebRtcLeg:
     @property
     def has_events(self) -> bool:
         return self._agreed.sctp is not None
+
+    @property
+    def event_room(self) -> int:
+        return self._events.room
 
     def send_event(self, numbered: Numbered) -> None:
         if self.has_events:

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aiortc import RTCCertificate
-
 from rtc_server.log import get_logger
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.addresses import advertised_addresses
+from rtc_server.transports.webrtc.contract import Certificate
 from rtc_server.transports.webrtc.peer import LegHandler, WebRtcLeg
 from rtc_server.transports.webrtc.udp_mux import UdpMux, open_mux
 
@@ -35,6 +34,8 @@ class WebRtcConfig:
     """From the answer to the first valid connectivity check."""
     dtls_timeout_s: float = 5.0
     """From there to the end of the handshake."""
+    dtx: bool = False
+    """Send next to nothing while the agent is silent."""
 
 
 class WebRtcTransport:
@@ -50,7 +51,7 @@ class WebRtcTransport:
         self._pacer = pacer
         self._clock = clock
         self._mux: UdpMux | None = None
-        self._certificate = RTCCertificate.generateCertificate()
+        self._certificate = Certificate.generateCertificate()
         self._addresses: list[str] = []
         self._addresses_read_s = 0.0
 
@@ -96,6 +97,7 @@ class WebRtcTransport:
             handler=handler,
             ice_timeout_s=self.config.ice_timeout_s,
             dtls_timeout_s=self.config.dtls_timeout_s,
+            dtx=self.config.dtx,
             clock=self._clock,
         )
         answer_sdp = leg.open(offer_sdp, on_freed=self.legs.discard)
@@ -109,8 +111,8 @@ class WebRtcTransport:
             self._mux.close()
             self._mux = None
 
-    def _fresh_certificate(self) -> RTCCertificate:
+    def _fresh_certificate(self) -> Certificate:
         # The offer's fingerprint is checked against the peer's certificate; ours only has to be valid.
         if self._certificate.expires - datetime.datetime.now(datetime.UTC) < CERTIFICATE_LEAST_LIFE:
-            self._certificate = RTCCertificate.generateCertificate()
+            self._certificate = Certificate.generateCertificate()
         return self._certificate

@@ -1,7 +1,9 @@
-"""One UDP port for all calls: STUN goes by our ufrag, everything else by remote address (RFC 7983).
+"""One UDP port for all calls: checks go by our ufrag, responses to our own checks by their transaction id, everything
+else by remote address (RFC 7983).
 
 Two sockets, one per address family, share the tables. Nothing from a stranger gets further than this file: a datagram
-is either an authenticated check, or comes from an address that such a check has proved, or is dropped and counted.
+is either an authenticated check or response, or comes from an address that one of these has proved, or is dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from aioice import stun
 from rtc_server import metrics
 from rtc_server.errors import ConfigError
 from rtc_server.log import get_logger
-from rtc_server.transports.webrtc.ice import OWNER_SILENT_S, Address, IceAgent, Path
+from rtc_server.transports.webrtc.ice import OWNER_SILENT_S, Address, IceAgent, Path, Released
+from rtc_server.transports.webrtc.ice_controlling import ControllingAgent
 
 MAX_DATAGRAM_BYTES = 2048
 RECEIVE_BUFFER_BYTES = 4 << 20
@@ -30,7 +33,8 @@ BATCH_DATAGRAMS = 16
 BIND_TRIES = 16
 """How often a port that is free on IPv4 only is given back for another one, when any port will do."""
 
-_BINDING_REQUEST = 0x0001
+_BINDING_REQUEST, _BINDING_RESPONSE, _BINDING_ERROR = 0x0001, 0x0101, 0x0111
+_TRANSACTION_ID = slice(8, stun.HEADER_LENGTH)
 _STUN_HEADER = struct.Struct("!HHI")
 
 logger = get_logger(__name__)
@@ -39,12 +43,15 @@ logger = get_logger(__name__)
 class UdpMux:
     """The tables and the demultiplexer. Everything runs on the event loop's thread.
 
-    `by_ufrag` has one entry per call, `by_address` at most `ice.MAX_PATHS` per call; `remove` frees both.
+    `by_ufrag` has one entry per call, two while an ICE restart is pending; `by_address` at most `ice.MAX_PATHS` per
+    call; `by_transaction` at most `ice_controlling.MAX_TRANSACTIONS` for a call that we control. `remove` frees them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.by_ufrag: dict[str, IceAgent] = {}
         self.by_address: dict[Address, IceAgent] = {}
+        self.by_transaction: dict[bytes, ControllingAgent] = {}
+        """Kept by the agents."""
         self.dropped: Counter[str] = Counter()
         self.port = 0
         self.families: tuple[str, ...] = ()
@@ -53,14 +60,29 @@ class UdpMux:
         self._sockets: list[MuxSocket] = []
 
     def add(self, agent: IceAgent) -> None:
-        self.by_ufrag[agent.credentials.ufrag] = agent
+        """Answer checks for `agent`; once more after it has got new credentials."""
+        for ufrag in agent.ufrags:
+            self.by_ufrag[ufrag] = agent
+
+    def release(self, agent: IceAgent, released: Released) -> None:
+        """Forget what a call has given up."""
+        for ufrag in released.ufrags:
+            if self.by_ufrag.get(ufrag) is agent:
+                del self.by_ufrag[ufrag]
+        for address in released.addresses:
+            if self.by_address.get(address) is agent:
+                del self.by_address[address]
 
     def remove(self, agent: IceAgent) -> None:
-        """Forget a call. May be called twice."""
-        if self.by_ufrag.get(agent.credentials.ufrag) is agent:
-            del self.by_ufrag[agent.credentials.ufrag]
-        for address in agent.paths:
-            self._release(agent, address)
+        """Forget a call, and stop its checks. May be called twice."""
+        agent.close()
+        self.release(agent, Released(list(agent.paths), list(agent.ufrags)))
+
+    def path_to(self, address: Address) -> Path | None:
+        """A way to an IP literal, or None where the port is not bound for its address family."""
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        item = next((item for item in self._sockets if item.family == family), None)
+        return None if item is None else Path(address, address, item)
 
     def close(self) -> None:
         for item in self._sockets:
@@ -75,10 +97,11 @@ class UdpMux:
             return self.drop("oversize")
         if data[0] <= 3:
             return self._on_stun(source, data, remote)
-        agent = self.by_address.get((remote[0], remote[1]))
+        address = (remote[0], remote[1])
+        agent = self.by_address.get(address)
         if agent is None:
             return self.drop("stranger")
-        return agent.on_datagram(data)
+        return agent.receive(data, address, self._clock())
 
     def drop(self, reason: str) -> None:
         """Count a datagram that goes no further; `reason` is one of a closed set."""
@@ -89,16 +112,18 @@ class UdpMux:
         self._sockets.append(item)
 
     def _on_stun(self, source: MuxSocket, data: bytes, remote: tuple[Any, ...]) -> None:
-        if not _is_binding_request(data):
-            return self.drop("bad_stun")
-        try:
-            request = stun.parse_message(data)
-            username = str(request.attributes.get("USERNAME", ""))
-        except (ValueError, struct.error, IndexError):
-            return self.drop("bad_stun")
-        if "FINGERPRINT" not in request.attributes:  # RFC 8445 section 7.1 asks for it in every check
-            return self.drop("bad_stun")
-        agent = self.by_ufrag.get(username.partition(":")[0])
+        kind = _binding_kind(data)
+        if kind == _BINDING_REQUEST:
+            return self._on_check(source, data, remote)
+        if kind in (_BINDING_RESPONSE, _BINDING_ERROR):
+            return self._on_response(source, data, remote)
+        return self.drop("bad_stun")
+
+    def _on_check(self, source: MuxSocket, data: bytes, remote: tuple[Any, ...]) -> None:
+        request = _parse(data)
+        if request is None or "FINGERPRINT" not in request.attributes:
+            return self.drop("bad_stun")  # RFC 8445 section 7.1 asks for FINGERPRINT in every check
+        agent = self.by_ufrag.get(str(request.attributes.get("USERNAME", "")).partition(":")[0])
         if agent is None:
             return self.drop("unknown_ufrag")
         if not agent.authenticates(request):
@@ -107,19 +132,36 @@ class UdpMux:
         if not agent.may_check(now):
             return self.drop("check_flood")
         address = (remote[0], remote[1])
-        owner = self.by_address.get(address)
-        if owner is not None and owner is not agent and not _gone_quiet(owner, now):
+        if self._belongs_to_another(address, agent, now):
             return self.drop("address_taken")
         response, released = agent.answer(request, Path(address, remote, source), now)
-        for old in released:
-            self._release(agent, old)
-        if address in agent.paths:
-            self.by_address[address] = agent
+        self._prove(address, agent, released)
         return source.send(bytes(response), remote)
 
-    def _release(self, agent: IceAgent, address: Address) -> None:
-        if self.by_address.get(address) is agent:
-            del self.by_address[address]
+    def _on_response(self, source: MuxSocket, data: bytes, remote: tuple[Any, ...]) -> None:
+        agent = self.by_transaction.get(data[_TRANSACTION_ID])
+        if agent is None:
+            return self.drop("unknown_transaction")
+        response = _parse(data)
+        if response is None:
+            return self.drop("bad_stun")
+        address = (remote[0], remote[1])
+        if not agent.accepts(response, address):
+            return self.drop("bad_integrity")
+        now = self._clock()
+        if self._belongs_to_another(address, agent, now):
+            return self.drop("address_taken")
+        return self._prove(address, agent, agent.on_response(response, Path(address, remote, source), now))
+
+    def _belongs_to_another(self, address: Address, agent: IceAgent, now: float) -> bool:
+        owner = self.by_address.get(address)
+        return owner is not None and owner is not agent and not _gone_quiet(owner, now)
+
+    def _prove(self, address: Address, agent: IceAgent, released: Released) -> None:
+        """Datagrams from there are the call's, if it has taken the address."""
+        self.release(agent, released)
+        if address in agent.paths:
+            self.by_address[address] = agent
 
 
 class MuxSocket:
@@ -130,6 +172,7 @@ class MuxSocket:
     """
 
     def __init__(self, mux: UdpMux, bound: socket.socket) -> None:
+        self.family = bound.family
         self._mux = mux
         self._socket = bound
         self._loop = asyncio.get_running_loop()
@@ -238,11 +281,20 @@ def _has_ipv6() -> bool:
     return True
 
 
-def _is_binding_request(data: bytes) -> bool:
-    if len(data) < 20:
-        return False
+def _binding_kind(data: bytes) -> int | None:
+    """The message type of what looks like STUN, or None."""
+    if len(data) < stun.HEADER_LENGTH:
+        return None
     kind, length, cookie = _STUN_HEADER.unpack_from(data)
-    return bool(kind == _BINDING_REQUEST and cookie == stun.COOKIE and length + stun.HEADER_LENGTH == len(data))
+    return int(kind) if cookie == stun.COOKIE and length + stun.HEADER_LENGTH == len(data) else None
+
+
+def _parse(data: bytes) -> stun.Message | None:
+    """None for malformed attributes, and for a wrong FINGERPRINT."""
+    try:
+        return stun.parse_message(data)
+    except (ValueError, struct.error, IndexError):
+        return None
 
 
 def _gone_quiet(agent: IceAgent, now: float) -> bool:

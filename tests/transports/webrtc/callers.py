@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fractions
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -59,7 +60,8 @@ class Caller:
 
     def __init__(self, channel_label: str = "events", sends: bool = True) -> None:
         self.connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        self.messages: list[str | bytes] = []
+        self.messages: list[str] = []
+        """One JSON text an event, also where several came in one message."""
         self.heard: list[np.ndarray] = []
         if sends:
             self.connection.addTrack(ToneTrack())
@@ -72,7 +74,7 @@ class Caller:
 
     def open_channel(self, label: str) -> None:
         self.channel = self.connection.createDataChannel(label)
-        self.channel.on("message", self.messages.append)
+        self.channel.on("message", self._on_message)
 
     async def offer(self) -> str:
         await self.connection.setLocalDescription(await self.connection.createOffer())
@@ -91,6 +93,10 @@ class Caller:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
+
+    def _on_message(self, message: str) -> None:
+        value = json.loads(message)
+        self.messages += [json.dumps(event) for event in (value if isinstance(value, list) else [value])]
 
     def _on_track(self, track: MediaStreamTrack) -> None:
         self._listening = asyncio.ensure_future(self._listen(track))

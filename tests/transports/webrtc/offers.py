@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rtc_server.transports.webrtc.ice import Credentials
 from rtc_server.transports.webrtc.offer import Fingerprint
 from rtc_server.transports.webrtc.sdp import LocalDescription
 
 DIRECTORY = Path(__file__).parents[2] / "data" / "sdp"
 
 LOCAL = LocalDescription(
-    ufrag="0123456789abcdef",
-    pwd="0123456789abcdef0123456789abcdef",
+    credentials=Credentials("0123456789abcdef", "0123456789abcdef0123456789abcdef"),
+    fresh_credentials=Credentials("fedcba9876543210", "fedcba9876543210fedcba9876543210"),
     fingerprint=Fingerprint("sha-256", ":".join(["AB"] * 32)),
     addresses=("192.0.2.7", "2001:db8::7", "127.0.0.1"),
     port=8125,
@@ -29,6 +30,14 @@ def read(name: str) -> str:
     """An offer by its file name or the beginning of it; line ends as they are."""
     (path,) = DIRECTORY.glob(name if name.endswith(".sdp") else f"{name}_*.sdp")
     return path.read_bytes().decode()
+
+
+def with_codecs(formats: str, *lines: str, name: str = "S01") -> str:
+    """An offer with other formats in its audio section, and other `a=rtpmap` and `a=fmtp` lines."""
+    kept = [line for line in read(name).split("\r\n") if not line.startswith(("a=rtpmap:", "a=fmtp:", "a=rtcp-fb:"))]
+    at = next(index for index, line in enumerate(kept) if line.startswith("m=audio"))
+    kept[at] = f"m=audio 9 UDP/TLS/RTP/SAVPF {formats}"
+    return "\r\n".join([*kept[: at + 1], *lines, *kept[at + 1 :]])
 
 
 def with_lines(offer: str, replacements: dict[str, str | None]) -> str:

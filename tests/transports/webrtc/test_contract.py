@@ -12,6 +12,7 @@ from aiortc import RTCCertificate, RTCDtlsFingerprint, RTCDtlsParameters, RTCDtl
 from aiortc.rtcsctptransport import InitChunk, RTCSctpCapabilities, serialize_packet
 
 import rtc_server
+from rtc_server.events import MAX_MESSAGE_BYTES
 from rtc_server.transports.webrtc import contract
 from rtc_server.transports.webrtc.contract import EventSctp, SecureTransport, is_init, missing_names
 from tests.transports.webrtc.pipes import pipe
@@ -27,12 +28,14 @@ def test_overridden_methods_take_what_they_took() -> None:
     assert list(inspect.signature(RTCDtlsTransport._send_data).parameters) == ["self", "data"]
     assert list(inspect.signature(RTCSctpTransport._handle_data).parameters) == ["self", "data"]
     assert list(inspect.signature(RTCSctpTransport._update_rto).parameters) == ["self", "R"]
+    assert list(inspect.signature(RTCCertificate._create_ssl_context).parameters) == ["self", "srtp_profiles"]
     assert inspect.iscoroutinefunction(RTCDtlsTransport._send_data)
     assert inspect.iscoroutinefunction(RTCSctpTransport._handle_data)
 
 
 @pytest.mark.parametrize(
-    "name", ["_rx_srtp", "_tx_srtp", "_sack_misordered", "_advertised_rwnd", "_handle_data", "_rto"]
+    "name",
+    ["_rx_srtp", "_tx_srtp", "_sack_misordered", "_advertised_rwnd", "_handle_data", "_rto", "_create_ssl_context"],
 )
 def test_private_names_of_aiortc_stand_in_one_file_only(name: str) -> None:
     root = Path(rtc_server.__file__).parent
@@ -137,6 +140,52 @@ async def test_late_init_does_not_stop_inbound_data(kind: type[RTCSctpTransport]
     assert (await echoes(server, client, ends, sizes) == sizes) is survives
     await server.stop()
     await client.stop()
+    await ends.stop()
+
+
+IPV6_PATH_BYTES = 1280
+UDP_OVER_IPV6_BYTES = 40 + 8
+CHANNEL_DATA_BYTES = 4
+"""What TURN puts around a datagram on the way to the client (RFC 8656 section 12.4)."""
+
+
+async def test_largest_events_fit_every_ipv6_path_and_turn_too() -> None:
+    ends = Ends()
+    await ends.connect()
+    server, client = EventSctp(ends.server), RTCSctpTransport(ends.client)
+    await ends.associate(server, client)
+    sizes: list[int] = []
+    send = ends.server_pipe._send
+
+    async def measuring(data: bytes) -> None:
+        sizes.append(len(data))
+        await send(data)
+
+    ends.server_pipe._send = measuring  # type: ignore[method-assign]
+    messages = [1, 1159, 1160, 1161, 5000, MAX_MESSAGE_BYTES]
+    assert await echoes(server, client, ends, messages) == messages
+    assert max(sizes) == 1225, "SCTP 1188, DTLS 37"
+    assert max(sizes) + CHANNEL_DATA_BYTES + UDP_OVER_IPV6_BYTES <= IPV6_PATH_BYTES
+    await server.stop()
+    await client.stop()
+    await ends.stop()
+
+
+async def test_longer_packets_that_a_peer_provokes_are_not_sent() -> None:
+    ends = Ends()
+    await ends.connect()
+    sent: list[bytes] = []
+    send = ends.server_pipe._send
+
+    async def measuring(data: bytes) -> None:
+        sent.append(data)
+        await send(data)
+
+    ends.server_pipe._send = measuring  # type: ignore[method-assign]
+    await ends.server._send_data(bytes(contract.MAX_PACKET_BYTES + 1))
+    assert not sent
+    await ends.server._send_data(bytes(contract.MAX_PACKET_BYTES))
+    assert len(sent) == 1
     await ends.stop()
 
 

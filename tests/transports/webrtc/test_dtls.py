@@ -21,17 +21,24 @@ class Rig:
         return True
 
 
-async def test_role_makes_aiortc_the_dtls_server() -> None:
-    assert Rig().channel.role == "controlling"
+async def test_role_makes_aiortc_the_dtls_server_or_the_client_as_the_answer_says() -> None:
+    channel = Rig().channel
+    assert channel.role == "controlling"
+    channel.setup = "active"
+    assert channel.role == "controlled"
 
 
 async def test_records_are_read_in_order_and_srtp_goes_past_them() -> None:
     rig = Rig()
     media: list[bytes] = []
-    rig.channel.receive(SRTP)  # before the keys are there
-    rig.channel.on_srtp = media.append
-    for data in (HANDSHAKE, SRTP, APPLICATION):
-        rig.channel.receive(data)
+
+    def take(data: bytes) -> bool:
+        media.append(data)
+        return True
+
+    assert not rig.channel.receive(SRTP)  # before the keys are there
+    rig.channel.on_srtp = take
+    assert [rig.channel.receive(data) for data in (HANDSHAKE, SRTP, APPLICATION)] == [False, True, False]
     assert media == [SRTP]
     assert [await rig.channel._recv(), await rig.channel._recv()] == [HANDSHAKE, APPLICATION]
 
@@ -100,6 +107,28 @@ async def test_handshake_flight_is_repeated_until_application_data_or_srtp_comes
         rig.channel.receive(proof)
         rig.time.advance(5)
         assert rig.sent == [HANDSHAKE, HANDSHAKE]
+
+
+async def test_client_repeats_its_last_flight_until_its_own_handshake_is_done() -> None:
+    """A server that is heard to have finished may have lost nothing but its last flight, which ours brings back."""
+    rig = Rig()
+    rig.channel.setup = "active"
+    await rig.channel._send(HANDSHAKE)
+    rig.channel.receive(APPLICATION)
+    rig.channel.receive(SRTP)
+    rig.time.advance(0.1)
+    assert rig.sent == [HANDSHAKE, HANDSHAKE]
+    rig.channel.handshake_done()
+    rig.time.advance(5)
+    assert rig.sent == [HANDSHAKE, HANDSHAKE]
+
+
+async def test_server_goes_on_repeating_when_only_its_own_handshake_is_done() -> None:
+    rig = Rig()
+    await rig.channel._send(HANDSHAKE)
+    rig.channel.handshake_done()
+    rig.time.advance(0.1)
+    assert rig.sent == [HANDSHAKE, HANDSHAKE]
 
 
 async def test_nothing_leaves_after_close() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import random
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from aioice import stun
 
 from rtc_server import events
 from rtc_server.errors import BadOffer, UnsupportedOffer
+from rtc_server.events import Numbered
 from rtc_server.session.leg import Leg
 from rtc_server.transports.webrtc.addresses import default_route_addresses
 from rtc_server.transports.webrtc.peer import WebRtcLeg
@@ -39,7 +39,7 @@ async def test_stock_client_hears_its_echo_and_exchanges_events() -> None:
         leg, handler = await home.connect(caller)
         as_leg: Leg = leg
         async with echoing(leg):
-            as_leg.send_event(events.SessionReady())
+            as_leg.send_event(Numbered(1, events.SessionReady()))
             await eventually(lambda: caller.channel.readyState == "open")
             caller.channel.send('{"type":"response.cancel"}')
             await eventually(lambda: sum(map(len, caller.heard)) > 2 * 48_000)
@@ -61,7 +61,7 @@ async def test_our_close_is_seen_by_the_client_at_once_and_frees_everything() ->
         caller = Caller()
         leg, handler = await home.connect(caller)
         await eventually(lambda: caller.channel.readyState == "open")
-        leg.send_event(events.SessionEnded(reason="done"))
+        leg.send_event(Numbered(1, events.SessionEnded(reason="done")))
         await asyncio.gather(leg.close("done"), leg.close("done"))
         home.assert_nothing_left()
         await eventually(lambda: caller.channel.readyState == "closed", 2)
@@ -129,7 +129,7 @@ async def test_peer_whose_certificate_is_not_the_offered_one_is_refused() -> Non
 
 async def test_refused_offer_leaves_nothing_behind() -> None:
     async with house() as home:
-        for name in ("S04", "S18", "S23", "S29"):
+        for name in ("S04", "S29"):
             with pytest.raises(BadOffer):
                 await home.transport.create(offers.read(name), Handler())
         home.assert_nothing_left()
@@ -151,8 +151,8 @@ async def test_second_offer_of_a_client_keeps_the_call_and_a_refused_one_leaves_
         async with echoing(leg):
             await eventually(lambda: sum(map(len, caller.heard)) > 48_000)
             again = await caller.offer()
-            with pytest.raises(UnsupportedOffer, match="restarts ICE"):
-                await leg.renegotiate(again.replace("a=ice-pwd:", "a=ice-pwd:x"))
+            with pytest.raises(UnsupportedOffer, match="changes the DTLS role"):
+                await leg.renegotiate(again.replace("a=setup:actpass", "a=setup:passive"))
             await caller.answer(await leg.renegotiate(again))
             heard = sum(map(len, caller.heard))
             await eventually(lambda: sum(map(len, caller.heard)) > heard + 48_000)
@@ -179,7 +179,7 @@ async def test_channel_with_another_label_is_not_used_and_does_no_harm() -> None
         leg, handler = await home.connect(caller)
         await eventually(lambda: caller.channel.readyState == "open")
         caller.channel.send("hello")
-        leg.send_event(events.SessionReady())
+        leg.send_event(Numbered(1, events.SessionReady()))
         await asyncio.sleep(0.2)
         assert not handler.messages and not caller.messages and not handler.closed
         await caller.close()
@@ -193,7 +193,7 @@ async def test_client_that_closes_only_its_channel_stays_in_the_call() -> None:
         caller.channel.close()
         await asyncio.sleep(0.3)
         assert not handler.closed
-        leg.send_event(events.SessionReady())
+        leg.send_event(Numbered(1, events.SessionReady()))
         await caller.close()
         await eventually(lambda: handler.closed == ["peer_closed"])
 
@@ -222,7 +222,7 @@ async def test_many_calls_on_one_port_do_not_mix() -> None:
         legs = await asyncio.gather(*[home.connect(caller) for caller in callers])
         for index, (caller, (leg, _)) in enumerate(zip(callers, legs, strict=True)):
             await eventually(lambda caller=caller: caller.channel.readyState == "open")  # type: ignore[misc]
-            leg.send_event(events.Dtmf(digit=str(index)))
+            leg.send_event(Numbered(1, events.Dtmf(digit=str(index))))
         await eventually(lambda: all(caller.messages for caller in callers))
         assert [json.loads(caller.messages[0])["digit"] for caller in callers] == ["0", "1", "2", "3"]
         await legs[0][0].close("done")
@@ -232,59 +232,6 @@ async def test_many_calls_on_one_port_do_not_mix() -> None:
             await caller.close()
         await eventually(lambda: not home.transport.legs)
         home.assert_nothing_left()
-
-
-def lose(leg: WebRtcLeg, lost: Callable[[bytes], bool]) -> None:
-    """Lose datagrams other than STUN and media, both ways, when `lost` says so."""
-    channel = leg.connection._channel
-    send, receive = channel._send_datagram, channel.receive
-
-    def lossy_send(data: bytes) -> bool:
-        return True if lost(data) else send(data)
-
-    def lossy_receive(data: bytes) -> None:
-        if 127 < data[0] < 192 or not lost(data):
-            receive(data)
-
-    channel._send_datagram = lossy_send
-    leg.connection.agent.on_datagram = lossy_receive
-
-
-async def test_lost_last_flight_is_repeated_and_the_client_connects() -> None:
-    async with house() as home:
-        caller, handler = Caller(), Handler()
-        leg, answer = await home.transport.create(await caller.offer(), handler)
-        dropped: list[bytes] = []
-
-        def is_first_finished(data: bytes) -> bool:
-            if data[0] != 20 or dropped:
-                return False
-            dropped.append(data)
-            return True
-
-        lose(leg, is_first_finished)
-        await caller.answer(answer)
-        await eventually(lambda: caller.connection.connectionState == "connected")
-        assert len(dropped) == 1
-        assert leg.connection._channel.flights.repeated >= 1
-        await caller.close()
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_call_connects_and_events_pass_when_a_fifth_of_dtls_is_lost(seed: int) -> None:
-    async with house() as home:
-        caller, handler = Caller(), Handler()
-        leg, answer = await home.transport.create(await caller.offer(), handler)
-        rng = random.Random(seed)
-        lose(leg, lambda data: rng.random() < 0.2)
-        await caller.answer(answer)
-        await eventually(lambda: caller.channel.readyState == "open", 30)
-        for _ in range(20):
-            leg.send_event(events.SessionReady())
-            caller.channel.send("x")
-            await asyncio.sleep(0.02)
-        await eventually(lambda: len(caller.messages) == 20 == len(handler.messages), 30)
-        await caller.close()
 
 
 async def test_closed_legs_are_forgotten() -> None:
@@ -327,11 +274,11 @@ async def test_later_offer_may_add_the_event_channel() -> None:
     async with house() as home:
         caller = Caller(channel_label="")
         leg, _ = await home.connect(caller)
-        leg.send_event(events.SessionReady())
+        leg.send_event(Numbered(1, events.SessionReady()))
         caller.open_channel("events")
         await caller.answer(await leg.renegotiate(await caller.offer()))
         await eventually(lambda: caller.channel.readyState == "open")
-        leg.send_event(events.Dtmf(digit="5"))
+        leg.send_event(Numbered(2, events.Dtmf(digit="5")))
         await eventually(lambda: caller.messages)
         assert json.loads(caller.messages[-1])["type"] == "dtmf"
         await caller.close()

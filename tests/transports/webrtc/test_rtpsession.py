@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 from pylibsrtp import Policy, Session
 
-from rtc_server.media import rtcp
+from rtc_server.media import red, rtcp
+from rtc_server.media.audioformat import AudioFormat
 from rtc_server.media.opus import OpusDecoder
 from rtc_server.media.playout import PlayoutPacket
 from rtc_server.media.rtp import RtpPacket, is_rtcp
 from rtc_server.transports.webrtc.rtpsession import PACKETS_BURST, PACKETS_PER_S, RtpSession
+from tests.transports.webrtc.sinks import Put, Sink
 
-OPUS, TELEPHONE_EVENT, PEER_SSRC, OUR_SSRC = 111, 126, 77, 99
+OPUS, RED, TELEPHONE_EVENT, PEER_SSRC, OUR_SSRC = 111, 63, 126, 77, 99
+PLAIN = AudioFormat("opus", OPUS, 48_000)
+COPIED = AudioFormat("opus", OPUS, 48_000, red_payload_type=RED)
 
 
 def srtp_pair() -> tuple[Session, Session]:
@@ -24,25 +28,16 @@ def srtp_pair() -> tuple[Session, Session]:
     )
 
 
-class Sink:
-    """Takes the place of the jitter buffer."""
-
-    def __init__(self) -> None:
-        self.packets: list[tuple[int, int, bytes, int]] = []
-
-    def put(self, now: float, sequence_number: int, timestamp: int, payload: bytes, ssrc: int) -> None:
-        self.packets.append((sequence_number, timestamp, payload, ssrc))
-
-
 class Rig:
     """A session of ours; the test plays the peer."""
 
-    def __init__(self) -> None:
+    def __init__(self, audio: AudioFormat = PLAIN, dtx: bool = False) -> None:
         self.now = 50.0
-        self.sink = Sink()
         self.wire: list[bytes] = []
-        self.session = RtpSession(OUR_SSRC, "cname", self.sink, self.send, lambda: self.now)
-        self.session.negotiated(OPUS, 32_000)
+        self.session = RtpSession(OUR_SSRC, "cname", self.send, lambda: self.now, dtx)
+        self.session.negotiated(audio)
+        self.sink = Sink()
+        self.session._agreed.receiver.jitter_buffer = self.sink  # type: ignore[assignment]
         self.peer_tx, rx = srtp_pair()
         tx, self.peer_rx = srtp_pair()
         self.session.start(rx, tx)
@@ -51,9 +46,9 @@ class Rig:
         self.wire.append(data)
         return True
 
-    def receive(self, sequence_number: int, payload: bytes = b"opus", payload_type: int = OPUS) -> None:
+    def receive(self, sequence_number: int, payload: bytes = b"opus", payload_type: int = OPUS) -> bool:
         packet = RtpPacket(payload_type, sequence_number & 0xFFFF, sequence_number * 960, PEER_SSRC, payload)
-        self.session.receive(self.peer_tx.protect(packet.serialize()))
+        return self.session.receive(self.peer_tx.protect(packet.serialize()))
 
     def receive_rtcp(self, *packets: rtcp.RtcpPacket) -> None:
         self.session.receive(self.peer_tx.protect_rtcp(rtcp.serialize(packets)))
@@ -74,8 +69,8 @@ def tone(slot: int) -> PlayoutPacket:
 def test_opus_payload_reaches_the_jitter_buffer_and_counts_as_audio() -> None:
     rig = Rig()
     assert rig.session.last_audio_s is None
-    rig.receive(5, b"payload")
-    assert rig.sink.packets == [(5, 5 * 960, b"payload", PEER_SSRC)]
+    assert rig.receive(5, b"payload")
+    assert rig.sink.puts == [Put(5, 5 * 960, b"payload")] and rig.sink.ssrcs == {PEER_SSRC}
     assert rig.session.last_audio_s == 50.0
 
 
@@ -83,22 +78,22 @@ def test_other_payload_types_and_empty_payloads_are_no_audio() -> None:
     rig = Rig()
     rig.receive(1, b"1234", TELEPHONE_EVENT)
     rig.receive(2, b"")
-    assert not rig.sink.packets and rig.session.last_audio_s is None
+    assert not rig.sink.puts and rig.session.last_audio_s is None
 
 
 @pytest.mark.parametrize("data", [b"\x80", b"\x80\x6f" + bytes(40), b"\x80\xc8" + bytes(40), b"\xbf" * 200])
 def test_what_does_not_authenticate_is_dropped(data: bytes) -> None:
     rig = Rig()
-    rig.session.receive(data)
-    assert not rig.sink.packets
+    assert not rig.session.receive(data)
+    assert not rig.sink.puts
 
 
 def test_copy_of_a_packet_is_dropped_by_the_replay_window() -> None:
     rig = Rig()
     data = rig.peer_tx.protect(RtpPacket(OPUS, 1, 960, PEER_SSRC, b"opus").serialize())
-    rig.session.receive(data)
-    rig.session.receive(data)
-    assert len(rig.sink.packets) == 1
+    assert rig.session.receive(data)
+    assert not rig.session.receive(data)
+    assert len(rig.sink.puts) == 1
 
 
 def test_malformed_rtp_and_rtcp_inside_good_srtp_are_dropped() -> None:
@@ -106,7 +101,7 @@ def test_malformed_rtp_and_rtcp_inside_good_srtp_are_dropped() -> None:
     cut_off_padding = b"\xa0" + RtpPacket(OPUS, 1, 960, PEER_SSRC, b"\xff").serialize()[1:]
     rig.session.receive(rig.peer_tx.protect(cut_off_padding))
     rig.session.receive(rig.peer_tx.protect_rtcp(b"\x9f\xc9\x00\x01" + bytes(4)))
-    assert not rig.sink.packets
+    assert not rig.sink.puts
 
 
 def test_flood_of_packets_is_cut_to_its_limit() -> None:
@@ -114,7 +109,7 @@ def test_flood_of_packets_is_cut_to_its_limit() -> None:
     for sequence_number in range(3000):
         rig.now += 0.001
         rig.receive(sequence_number)
-    assert len(rig.sink.packets) <= PACKETS_BURST + 3 * PACKETS_PER_S + 1
+    assert len(rig.sink.puts) <= PACKETS_BURST + 3 * PACKETS_PER_S + 1
 
 
 def test_packets_go_out_with_one_timestamp_step_each_and_decode_to_what_was_said() -> None:
@@ -157,7 +152,7 @@ def test_about_once_a_second_a_sender_report_with_cname_and_what_we_heard_leaves
     (block,) = reports[-1].reports
     assert block.ssrc == PEER_SSRC
     assert block.loss == pytest.approx(0.1, abs=0.04)
-    assert rig.session.loss == block.loss
+    assert rig.session.loss == pytest.approx(block.loss, abs=1 / 256)
     assert reports[-1].packet_count == pytest.approx(500, abs=60)
 
 
@@ -205,7 +200,7 @@ def test_goodbye_is_the_last_thing_that_leaves() -> None:
     rig.session.report_when_due(99.0)
     rig.receive(1)
     assert rig.sent_rtcp()[-1] == rtcp.Bye((OUR_SSRC,))
-    assert len(rig.wire) == 2 and not rig.sink.packets
+    assert len(rig.wire) == 2 and not rig.sink.puts
 
 
 @pytest.mark.parametrize("size", [1500, 1501, 2048])
@@ -213,4 +208,70 @@ def test_datagram_longer_than_srtp_takes_is_dropped_and_the_call_goes_on(size: i
     rig = Rig()
     rig.session.receive(b"\x80" + bytes([OPUS]) + bytes(size - 2))
     rig.receive(1)
-    assert len(rig.sink.packets) == 1
+    assert len(rig.sink.puts) == 1
+
+
+def test_copies_go_both_ways_where_they_were_agreed_on() -> None:
+    rig = Rig(COPIED)
+    opus = bytes([0x78, 0x83, 0x10])
+    rig.receive(5, red.wrap(OPUS, opus + b"b", [(960, opus + b"a")]), RED)
+    assert rig.sink.puts == [Put(5, 5 * 960, opus + b"b"), Put(4, 4 * 960, opus + b"a", True)]
+    for slot in range(3):
+        rig.session.send_audio(50.0 + slot * 0.02, tone(slot))
+    assert [(packet.payload_type, len(red.unwrap(packet.payload))) for packet in rig.sent_rtp()] == [
+        (RED, 1),
+        (RED, 2),
+        (RED, 2),
+    ]
+
+
+def test_malformed_copies_are_dropped_and_the_call_goes_on() -> None:
+    rig = Rig(COPIED)
+    assert not rig.receive(1, b"\xef\x0f\x00\x06\x6fshort", RED)
+    assert not rig.sink.puts
+    assert rig.receive(2) and len(rig.sink.puts) == 1
+
+
+@pytest.mark.parametrize(("audio", "told"), [(PLAIN, 0.05), (COPIED, 0.0)])
+def test_floor_of_the_loss_is_told_to_the_peer_and_to_nobody_else(audio: AudioFormat, told: float) -> None:
+    rig = Rig(audio)
+    for slot in range(100):
+        rig.receive(slot)
+    rig.session.report_when_due(rig.now)
+    (report,) = [packet for packet in rig.sent_rtcp() if isinstance(packet, rtcp.ReceiverReport)]
+    assert report.reports[0].loss == pytest.approx(told, abs=1 / 256)
+    assert rig.session.loss == 0.0
+
+
+def test_later_agreement_keeps_the_jitter_buffer_and_the_stream() -> None:
+    rig = Rig(COPIED)
+    buffer = rig.session.jitter_buffer
+    rig.session.send_audio(50.0, tone(0))
+    rig.session.negotiated(AudioFormat("opus", 96, 48_000))
+    rig.session.send_audio(50.02, tone(1))
+    first, second = rig.sent_rtp()
+    assert rig.session.jitter_buffer is buffer
+    assert (second.payload_type, second.timestamp, second.marker) == (96, 960, False)
+    assert second.sequence_number == (first.sequence_number + 1) & 0xFFFF
+
+
+def test_timestamps_told_to_the_session_are_those_on_the_wire() -> None:
+    opus, telephone = Rig(), Rig(AudioFormat("PCMA", 8, 8_000))
+    assert opus.session.timestamp(960_000) == 960_000
+    assert telephone.session.timestamp(960_000) == 160_000
+    telephone.session.send_audio(70.0, tone(1000))
+    assert telephone.sent_rtp()[0].timestamp == 160_000
+
+
+def test_in_pauses_with_dtx_no_packet_leaves_but_reports_do() -> None:
+    rig = Rig(dtx=True)
+    for slot in range(500):
+        rig.now = 50.0 + slot * 0.02
+        rig.session.send_audio(rig.now, PlayoutPacket(slot * 960, np.zeros(480, np.float32), True))
+        rig.session.report_when_due(rig.now)
+    assert len(rig.sent_rtp()) < 60
+    reports = [packet for packet in rig.sent_rtcp() if isinstance(packet, rtcp.SenderReport)]
+    assert 9 <= len(reports) <= 12
+    for before, after in zip(reports, reports[1:], strict=False):
+        elapsed_s = (after.ntp - before.ntp) / 2**32
+        assert after.rtp_timestamp - before.rtp_timestamp == pytest.approx(elapsed_s * 48_000, abs=48)

@@ -10,9 +10,16 @@ import pytest
 from aioice import stun
 
 from rtc_server.errors import ConfigError
-from rtc_server.transports.webrtc.ice import CHECKS_BURST, CHECKS_PER_S, OWNER_SILENT_S, IceAgent
+from rtc_server.transports.webrtc.ice import (
+    CHECKS_BURST,
+    CHECKS_PER_S,
+    OWNER_SILENT_S,
+    PATH_SILENT_S,
+    Credentials,
+    IceAgent,
+)
 from rtc_server.transports.webrtc.udp_mux import BATCH_DATAGRAMS, MAX_DATAGRAM_BYTES, MuxSocket, UdpMux, open_mux
-from tests.transports.webrtc.checks import FakeSocket, agent, request
+from tests.transports.webrtc.checks import FakeSocket, agent, request, with_wrong_password
 
 CALLER = ("192.0.2.1", 5000)
 STRANGER = ("203.0.113.9", 666)
@@ -26,8 +33,12 @@ class Rig:
         self.mux = UdpMux(clock=lambda: self.now)
         self.socket = FakeSocket()
         self.got: list[bytes] = []
-        self.agent = IceAgent(self.got.append, lambda: None)
+        self.agent = IceAgent(Credentials.random(), self.take, lambda: None)
         self.mux.add(self.agent)
+
+    def take(self, data: bytes) -> bool:
+        self.got.append(data)
+        return data.startswith(b"\x80authentic")
 
     def receive(self, data: bytes, remote: tuple[Any, ...] = CALLER) -> None:
         self.mux.datagram_received(cast(MuxSocket, self.socket), data, remote)
@@ -74,7 +85,8 @@ def test_datagrams_reach_the_call_only_from_an_address_that_a_check_has_proved()
         (b"\x00\x01\x00\x00" + b"\x00" * 16, "bad_stun"),
         (bytes(stun.Message(stun.Method.BINDING, stun.Class.INDICATION)), "bad_stun"),
         (bytes(stun.Message(stun.Method.ALLOCATE, stun.Class.REQUEST)), "bad_stun"),
-        (bytes(stun.Message(stun.Method.BINDING, stun.Class.RESPONSE)), "bad_stun"),
+        (bytes(stun.Message(stun.Method.BINDING, stun.Class.RESPONSE)), "unknown_transaction"),
+        (bytes(stun.Message(stun.Method.BINDING, stun.Class.ERROR)), "unknown_transaction"),
         (bytes(stun.Message(stun.Method.BINDING, stun.Class.REQUEST)), "bad_stun"),
         (bytes(request(agent())), "unknown_ufrag"),
     ],
@@ -88,7 +100,7 @@ def test_hostile_datagram_is_dropped_counted_and_never_answered(data: bytes, rea
 
 def test_wrong_password_is_counted_and_not_answered() -> None:
     rig = Rig()
-    rig.receive(bytes(request(rig.agent, pwd="guess")), STRANGER)
+    rig.receive(bytes(request(rig.agent, with_wrong_password(rig.agent))), STRANGER)
     assert rig.mux.dropped == {"bad_integrity": 1} and not rig.socket.sent
 
 
@@ -171,6 +183,45 @@ def test_tables_hold_a_bounded_number_of_addresses_per_call_and_none_after_it() 
     assert not rig.mux.by_address and not rig.mux.by_ufrag
 
 
+def test_restart_is_answered_under_both_ufrags_until_the_new_one_is_nominated() -> None:
+    rig = Rig()
+    old, new = rig.agent.credentials, Credentials.random()
+    rig.check(USE_CANDIDATE=None)
+    rig.mux.release(rig.agent, rig.agent.restart(new))
+    rig.mux.add(rig.agent)
+    assert set(rig.mux.by_ufrag) == {old.ufrag, new.ufrag}
+    for credentials in (old, new):
+        rig.receive(bytes(request(rig.agent, credentials)))
+        assert rig.socket.responses()[-1].check_message_integrity(credentials.key)
+    rig.receive(bytes(request(rig.agent, new, USE_CANDIDATE=None)), (CALLER[0], CALLER[1] + 1))
+    assert set(rig.mux.by_ufrag) == {new.ufrag}
+    rig.receive(bytes(request(rig.agent, old)))
+    assert rig.mux.dropped == {"unknown_ufrag": 1}
+    rig.mux.remove(rig.agent)
+    assert not rig.mux.by_ufrag and not rig.mux.by_address
+
+
+def test_restart_that_is_replaced_leaves_the_table() -> None:
+    rig = Rig()
+    old, third = rig.agent.credentials, Credentials.random()
+    for credentials in (Credentials.random(), third):
+        rig.mux.release(rig.agent, rig.agent.restart(credentials))
+        rig.mux.add(rig.agent)
+    assert set(rig.mux.by_ufrag) == {old.ufrag, third.ufrag}
+
+
+def test_media_that_authenticates_moves_a_call_whose_path_has_gone_silent() -> None:
+    rig = Rig()
+    new = (CALLER[0], CALLER[1] + 1)
+    rig.check(USE_CANDIDATE=None)
+    rig.check(new)
+    rig.now += PATH_SILENT_S
+    rig.receive(b"\x80forged", new)
+    assert rig.agent.selected is not None and rig.agent.selected.address == CALLER
+    rig.receive(b"\x80authentic", new)
+    assert rig.agent.selected.address == new
+
+
 def test_flood_of_authenticated_checks_is_cut_to_its_limit() -> None:
     rig = Rig()
     for _ in range(5000):
@@ -213,6 +264,7 @@ class ScriptedSocket:
 
     def __init__(self, bound: socket.socket, script: list[bytes | Exception]) -> None:
         self._bound = bound
+        self.family = bound.family
         self.script = script
         self.send_error: Exception | None = None
 

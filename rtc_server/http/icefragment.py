@@ -1,0 +1,58 @@
+"""ICE restarts the WHIP way: a PATCH with nothing but new credentials (RFC 8840; RFC 9725, section 4.3). Sans-IO.
+
+A fragment that has other credentials than the last offer stands for that offer with these credentials, so a leg need
+not know of fragments. Its answer is what the leg's answer says of ICE. Candidates are never needed here: a fragment
+that brings only those changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_UFRAG, _PWD, _CANDIDATE = "a=ice-ufrag:", "a=ice-pwd:", "a=candidate:"
+_OF_SESSION = ("a=ice-lite", "a=ice-options:", "a=group:")
+_OF_SECTION = ("m=", "a=mid:", _UFRAG, _PWD, _CANDIDATE, "a=end-of-candidates")
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAnswer:
+    """The last offer of a leg's peer and the leg's answer, as SDP."""
+
+    offer: str
+    answer: str
+
+    @property
+    def entity_tag(self) -> str:
+        """Names the ICE session (RFC 9725, section 4.3.1): our username fragment, which each restart replaces. Empty
+        where there is none."""
+        ufrag = _first(self.answer, _UFRAG)
+        return f'"{ufrag}"' if ufrag else ""
+
+    def restarted_by(self, fragment: str) -> str | None:
+        """The offer that the fragment stands for; None when it brings no other credentials."""
+        ufrag, pwd = _first(fragment, _UFRAG), _first(fragment, _PWD)
+        if not ufrag or not pwd or (ufrag, pwd) == (_first(self.offer, _UFRAG), _first(self.offer, _PWD)):
+            return None
+        lines = [line for line in self.offer.splitlines() if not line.startswith(_CANDIDATE)]
+        return "".join(f"{_replaced(line, ufrag, pwd)}\r\n" for line in lines)
+
+    @property
+    def answer_fragment(self) -> str:
+        """What the answer says of ICE, with its first media section: all share one transport."""
+        lines = self.answer.splitlines()
+        starts = [index for index, line in enumerate(lines) if line.startswith("m=")] or [len(lines)]
+        end = starts[1] if len(starts) > 1 else len(lines)
+        head = [line for line in lines[: starts[0]] if line.startswith(_OF_SESSION)]
+        section = [line for line in lines[starts[0] : end] if line.startswith(_OF_SECTION)]
+        return "".join(f"{line}\r\n" for line in [*head, *section])
+
+
+def _first(sdp: str, prefix: str) -> str:
+    """The value of the first line with this beginning."""
+    return next((line.removeprefix(prefix).strip() for line in sdp.splitlines() if line.startswith(prefix)), "")
+
+
+def _replaced(line: str, ufrag: str, pwd: str) -> str:
+    if line.startswith(_UFRAG):
+        return _UFRAG + ufrag
+    return _PWD + pwd if line.startswith(_PWD) else line

@@ -1,0 +1,234 @@
+"""A call that moves, in Chromium: another network, none, a page reloaded or hidden, a microphone that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.detour import running_detour
+from tests.e2e.listen import SPEECH_RMS, heard_by, wait_heard
+from tests.e2e.page import LIVE_STATES, TalkPage
+from tests.e2e.speech import chatter, clearly, silence, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
+
+BACK_WITHIN_S = 6.0
+HIDDEN_S = 120.0 if os.environ.get("RTC_SOAK") else 12.0
+OFFLINE = "net::ERR_"
+"""What Chromium logs about requests while there is no network."""
+
+
+@pytest_asyncio.fixture
+async def microphone(tmp_path: Path) -> Path:
+    """Somebody who talks and talks."""
+    return write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(60), pad_s=0)
+
+
+async def packets(page: Page) -> int:
+    return int((await page.evaluate("ear.stats()"))["inbound-rtp"]["packetsReceived"])
+
+
+async def wait_packets(page: Page, within_s: float) -> None:
+    """Until the agent's packets come again."""
+    before = await packets(page)
+    async with asyncio.timeout(within_s):
+        while await packets(page) <= before + 5:
+            await asyncio.sleep(0.1)
+
+
+async def test_from_one_network_to_another_in_speech(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    async with running_detour(server) as detour:
+        chromium = await open_chromium(server, microphone)
+        await chromium.context.add_init_script(detour.script)
+        talk = TalkPage(await chromium.open())
+        await talk.start()
+        await wait_heard(talk.page, sound=True)
+        session, ways = await talk.page.evaluate("rtc.client.sessionId"), detour.ways
+
+        detour.leave()
+        await wait_packets(talk.page, BACK_WITHIN_S)
+        await talk.wait_live()
+        await wait_heard(talk.page, sound=True)  # an echo: the way up is there too
+        assert detour.ways > ways
+        assert await talk.page.evaluate("ear.peers.length") == 1, "an ICE restart was enough"
+        assert await talk.page.evaluate("rtc.client.sessionId") == session
+        await expect(talk.error).to_be_empty()
+        assert await server.slots_in_use() == 1
+        await talk.end()
+
+
+async def test_a_tunnel_is_waited_out(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+    server = await serve("echo", 1)
+    async with running_detour(server) as detour:
+        chromium = await open_chromium(server, microphone)
+        chromium.expected_errors.append(OFFLINE)
+        await chromium.context.add_init_script(detour.script)
+        talk = TalkPage(await chromium.open())
+        await talk.start()
+        await asyncio.sleep(1)
+        detour.leave()
+        await chromium.context.set_offline(True)
+        await talk.wait_state("reconnecting")
+        await expect(talk.status).to_have_text("Reconnecting")
+        await asyncio.sleep(5)
+        await chromium.context.set_offline(False)
+        await talk.wait_state(LIVE_STATES, within_ms=BACK_WITHIN_S * 1000)
+        await wait_heard(talk.page, sound=True)
+        await talk.end()
+
+
+async def test_a_reload_goes_on_with_the_words_and_the_memory(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    server = await serve("cascade", 1)
+    # The file begins anew with each page: the question comes before the name in both.
+    question, name = clearly("What is my name?"), clearly("Hello. My name is Anna.")
+    microphone = write_microphone(tmp_path / "mic.wav", silence(9), question, silence(6), name)
+    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    await talk.start()
+    await talk.wait_said("agent", "do not know your name yet", 30)
+    await talk.wait_said("agent", "nice to meet you anna", 30)
+    session, before = await talk.page.evaluate("rtc.client.sessionId"), await talk.turns()
+
+    await talk.page.reload()
+    await talk.wait_live()
+    assert await talk.page.evaluate("rtc.client.sessionId") == session
+    after = await talk.turns()
+    assert [turn.words for turn in after[: len(before) - 1]] == [turn.words for turn in before[:-1]]
+    await talk.wait_said("agent", "your name is anna", 30)
+    assert (await talk.said("agent")).count("demo voice") == 1, "it greeted again"
+    assert "not know" in await talk.said("agent")
+    assert await server.slots_in_use() == 1
+    assert (await heard_by(talk.page)).loudness() > SPEECH_RMS / 4
+    await talk.end()
+    await server.wait_slots_in_use(0, within_s=5)
+
+
+async def test_a_reload_after_the_end_starts_a_new_call(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    await talk.start()
+    await talk.end()
+    await talk.page.reload()
+    await expect(talk.call).to_have_text("Start talking")
+    await talk.start()
+    await talk.end()
+
+
+async def test_a_page_that_comes_back_too_late_says_so_and_can_call_again(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    chromium = await open_chromium(server, microphone)
+    chromium.expected_errors.append("status of 404")
+    talk = TalkPage(await chromium.open())
+    await talk.start()
+    # Its slot is taken away while the page is being reloaded.
+    session = await talk.page.evaluate("rtc.client.sessionId")
+    await talk.page.add_init_script(
+        f"""if (location.protocol === 'http:') {{
+            const asked = new XMLHttpRequest();
+            asked.open('DELETE', '/v1/sessions/{session}', false);
+            asked.send();
+        }}"""
+    )
+    await talk.page.reload()
+    await talk.expect_error("The call is over")
+    await talk.wait_state("failed")
+    await talk.start()
+    await talk.end()
+
+
+async def test_another_tab_takes_the_call_over_and_the_first_one_says_so(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    chromium = await open_chromium(server, microphone)
+    first = TalkPage(await chromium.open())
+    await first.start()
+    resumption = await first.page.evaluate("rtc.client.resumption")
+    other = await chromium.open()
+    await other.evaluate(
+        """async (resume) => {
+            const { RtcClient } = await import('/client.js');
+            window.caller = new RtcClient();
+            await caller.connect({ microphone: null, resume });
+        }""",
+        resumption,
+    )
+    await first.wait_state("ended")
+    await first.expect_error("The call went elsewhere")
+    assert await server.slots_in_use() == 1
+    await other.evaluate("caller.close()")
+    await server.wait_slots_in_use(0, within_s=5)
+
+
+async def test_a_hidden_tab_goes_on_and_is_not_behind_when_it_is_seen_again(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    await talk.start()
+    await wait_heard(talk.page, sound=True)
+    await show(talk.page, "hidden")
+    before = await talk.page.evaluate("ear.stats()")
+    await asyncio.sleep(HIDDEN_S)
+    after = await talk.page.evaluate("ear.stats()")
+    await show(talk.page, "visible")
+    received = after["inbound-rtp"]["packetsReceived"] - before["inbound-rtp"]["packetsReceived"]
+    assert received > 0.8 * HIDDEN_S * 50
+    assert after["inbound-rtp"]["packetsLost"] == before["inbound-rtp"]["packetsLost"]
+    delayed_s = after["inbound-rtp"]["jitterBufferDelay"] - before["inbound-rtp"]["jitterBufferDelay"]
+    emitted = after["inbound-rtp"]["jitterBufferEmittedCount"] - before["inbound-rtp"]["jitterBufferEmittedCount"]
+    assert delayed_s / emitted < 0.5
+    await wait_heard(talk.page, sound=True)
+    assert await talk.page.evaluate("ear.peers.length") == 1
+    await talk.end()
+
+
+async def show(page: Page, state: str) -> None:
+    """What a page sees of being hidden and seen again; headless browsers never hide one."""
+    await page.evaluate(
+        """(state) => {
+            Object.defineProperty(document, 'visibilityState', { value: state, configurable: true });
+            document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        state,
+    )
+
+
+async def test_a_microphone_that_is_pulled_out_is_replaced_by_what_there_is(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    await talk.start()
+    await wait_heard(talk.page, sound=True)
+    # What a browser does with the track of a device that is gone.
+    await talk.page.evaluate("ear.microphones[0].stop(); ear.microphones[0].dispatchEvent(new Event('ended'))")
+    await talk.page.wait_for_function("ear.microphones.length === 2")
+    await wait_heard(talk.page, sound=True)
+    await expect(talk.error).to_be_empty()
+    await talk.end()
+    assert await talk.page.evaluate("ear.microphones.map(track => track.readyState)") == ["ended", "ended"]
+
+
+async def test_a_microphone_that_is_held_by_another_is_explained_and_comes_back_at_a_press(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    await talk.start()
+    await talk.page.evaluate("ear.microphones[0].dispatchEvent(new Event('mute'))")
+    await talk.expect_error("The microphone is paused")
+    await talk.error.get_by_role("button", name="Use the microphone").click()
+    await expect(talk.error).to_be_empty()
+    await wait_heard(talk.page, sound=True)
+    await talk.end()

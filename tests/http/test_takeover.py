@@ -1,0 +1,134 @@
+"""The whole house with stock aiortc clients: a second POST takes the call over, and the engine forgets nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rtc_server import config
+from rtc_server.engine.echo import EchoStepper
+from rtc_server.engine.registry import EngineOptions
+from rtc_server.engine.stepper import FloatFrames, SessionPrompt, StepOutput
+from rtc_server.server import Server
+from rtc_server.session.session import State
+from tests.transports.webrtc.callers import Caller, let_aioice_use_loopback
+from tests.transports.webrtc.waiting import eventually
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Counting(EchoStepper):
+    """Says in each frame how many it has heard: its memory."""
+
+    def __init__(self, slots: int, options: EngineOptions) -> None:
+        super().__init__(slots, options)
+        self._heard = np.zeros(slots, np.int64)
+
+    def open(self, slot: int, prompt: SessionPrompt) -> None:
+        self._heard[slot] = 0
+
+    def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
+        output = super().step(pcm, live)
+        self._heard += live
+        text = [f" {count}" if alive else None for count, alive in zip(self._heard, live, strict=True)]
+        return StepOutput(output.pcm, text, output.heard)
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    let_aioice_use_loopback(monkeypatch)
+    flags = {"engine": f"{__name__}:Counting", "slots": 1, "port": 0, "udp_port": 0, "drain_s": 0.2}
+    server = Server(config.load(flags))
+    await server.start()
+    yield server
+    await server.stop()
+    assert server.webrtc.legs == set()
+
+
+def told(caller: Caller) -> list[dict[str, Any]]:
+    """Its events, in order."""
+    values = [json.loads(message) for message in list(caller.messages)]
+    return [event for value in values for event in (value if isinstance(value, list) else [value])]
+
+
+def counts(caller: Caller) -> list[int]:
+    """What it was told, also where one event has the words of two frames: a tick may come late on a busy machine."""
+    return [int(word) for event in told(caller) if event["type"] == "response.delta" for word in event["data"].split()]
+
+
+async def connect(server: Server, caller: Caller, **more: Any) -> dict[str, Any]:
+    send = {"sdp": await caller.offer(), "type": "offer", **more}
+    async with aiohttp.ClientSession() as http, http.post(f"{server.url}v1/sessions", json=send) as response:
+        body: dict[str, Any] = await response.json()
+        assert response.status == 201, body
+    await caller.answer(body["sdp"])
+    return body
+
+
+async def talk(caller: Caller) -> None:
+    """A second of conversation, from here on."""
+    before = len(counts(caller))
+    await eventually(lambda: len(counts(caller)) >= before + 12)
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["after it left", "while it still talks"])
+async def test_a_second_post_takes_the_call_over_with_the_models_memory(server: Server, leaves: bool) -> None:
+    old, new = Caller(), Caller()
+    try:
+        body = await connect(server, old)
+        await talk(old)
+        session = server.registry.get(body["id"])
+        if leaves:
+            await old.connection.close()
+            await eventually(lambda: session.state is State.DEGRADED)
+            frames = session.frames
+            await asyncio.sleep(0.5)
+            assert session.frames == frames, "the model stands still"
+        last = told(old)[-1]["seq"]
+        again = await connect(server, new, resume=body["resume_token"], last_event=last)
+        assert (again["id"], again["resumed"]) == (body["id"], True)
+        await talk(new)
+
+        numbers = counts(old) + counts(new)
+        assert sorted(set(numbers)) == list(range(1, numbers[-1] + 1)), "no frame was stepped twice or forgotten"
+        assert counts(new)[0] > 12
+        kinds = [event["type"] for event in told(new)]
+        assert kinds[0] == "session.created" and "session.resumed" in kinds and "response.created" not in kinds
+        seqs = [event["seq"] for event in told(new)]
+        assert seqs == sorted(set(seqs))
+        await eventually(lambda: len(new.heard) > 25)
+        if not leaves:
+            await eventually(lambda: told(old)[-1]["type"] == "session.ended")
+            assert told(old)[-1]["reason"] == "replaced"
+        assert session.leg is not None and len(server.webrtc.legs) == 1
+        assert server.engine.capacity().in_use == 1
+    finally:
+        await old.close()
+        await new.close()
+
+
+async def test_a_caller_who_does_not_come_back_gives_its_slot_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_aioice_use_loopback(monkeypatch)
+    flags = {"engine": "echo", "slots": 1, "port": 0, "udp_port": 0, "resume_s": 0.5}
+    server = Server(config.load(flags))
+    await server.start()
+    caller = Caller()
+    try:
+        body = await connect(server, caller)
+        session = server.registry.get(body["id"])
+        await eventually(lambda: session.state is State.LIVE)
+        await caller.close()
+        await eventually(lambda: session.state is State.DEGRADED)
+        assert server.engine.capacity().in_use == 1
+        await eventually(lambda: server.engine.capacity().in_use == 0, timeout_s=5)
+        assert session.state is State.CLOSED
+    finally:
+        await caller.close()
+        await server.stop()

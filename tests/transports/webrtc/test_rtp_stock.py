@@ -1,0 +1,42 @@
+"""RTP with stock aiortc at the other end, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from rtc_server.transports.webrtc.transport import WebRtcConfig
+from tests.transports.webrtc.callers import TONE_HZ, Caller, House, echoing, let_aioice_use_loopback
+from tests.transports.webrtc.waiting import eventually
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(autouse=True)
+def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    let_aioice_use_loopback(monkeypatch)
+    yield
+
+
+async def test_with_dtx_a_silent_agent_sends_next_to_nothing_and_is_heard_when_it_speaks() -> None:
+    home = House(WebRtcConfig(0, dtx=True))
+    await home.transport.start()
+    home.pacer.start()
+    try:
+        caller = Caller()
+        leg, handler = await home.connect(caller)
+        sent = leg._rtp._agreed.sender.statistics
+        await asyncio.sleep(0.5)  # libopus takes 200 ms to believe in a pause
+        before = sent.packets_sent
+        await asyncio.sleep(1.0)
+        assert sent.packets_sent - before < 10
+        async with echoing(leg):
+            await eventually(lambda: sum(map(len, caller.heard)) > 2 * 48_000)
+        assert caller.heard_hz() == pytest.approx(TONE_HZ, abs=5)
+        assert not handler.closed
+        await caller.close()
+    finally:
+        await home.transport.close()
+        await home.pacer.stop()
