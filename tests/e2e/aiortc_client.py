@@ -142,6 +142,7 @@ class AiortcClient:
                 await self.request("DELETE", f"/v1/sessions/{session_id}")
         await self.peer.close()
         if self._listener is not None:
+            self._listener.cancel()  # where nothing ever came, nothing ends it
             await asyncio.gather(self._listener, return_exceptions=True)
 
     def _on_message(self, message: str) -> None:

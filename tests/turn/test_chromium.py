@@ -78,6 +78,7 @@ async def browsing(
 
 async def call(chromium: Chromium, policy: str = "relay") -> dict[str, Any]:
     """One call from a bare page of our origin, with what `/v1/config` tells."""
+    chromium.expected_errors.append("favicon.ico")
     page = await chromium.open("/health")
     told: dict[str, Any] = await page.evaluate(CALL, {"policy": policy})
     return told
