@@ -30,6 +30,7 @@ COMMANDS = {
     "rtc_server.bench",
     "rtc_server.bench.engine",
     "rtc_server.offline",
+    "rtc_server.token_command",
     "rtc_server.verify_command",
     "rtc_server.voices_command",
 }
@@ -60,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.http": HTTP | COMMON,
     "rtc_server.launch": {"rtc_server.config", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
     "rtc_server.offline": {"rtc_server.config", "rtc_server.launch", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    "rtc_server.token_command": {"rtc_server.config", "rtc_server.http", *COMMON},
     "rtc_server.verify_command": {"rtc_server.engine.personaplex", *COMMON},
     "rtc_server.voices_command": {"rtc_server.engine.personaplex", *COMMON},
     "rtc_server.server": SERVER | COMMON,

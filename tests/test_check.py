@@ -19,7 +19,7 @@ def examined(**flags: object) -> dict[str, check.Finding]:
 def test_everything_is_looked_at() -> None:
     findings = examined()
     assert list(findings) == [
-        "libopus", "engine", "GPU", "page", "addresses", "UDP port", "TCP port", "TLS", "access",
+        "libopus", "engine", "GPU", "page", "addresses", "UDP port", "TCP port", "TLS", "access", "TURN",
     ]  # fmt: skip
     assert findings["libopus"].ok and "opus" in findings["libopus"].found
     assert findings["engine"].ok and "echo" in findings["engine"].found
@@ -57,6 +57,13 @@ def test_unknown_engine_is_a_finding_not_a_traceback() -> None:
 
 def test_outside_host_without_tls_is_warned_about() -> None:
     assert examined(host="0.0.0.0", auth="none")["TLS"].ok is False
+
+
+def test_a_wrong_turn_setting_is_a_finding_not_a_traceback() -> None:
+    assert examined()["TURN"].ok is None
+    finding = examined(turn_urls=["turn:t.example"])["TURN"]
+    assert finding.ok is False
+    assert "RTC_TURN_SECRET" in finding.advice
 
 
 def test_run_prints_and_tells_by_its_status() -> None:

@@ -75,6 +75,14 @@ def test_short_key_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
     assert "hunter2" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("secret", ["turn_secret = 7777777", 'turn_secret = ["hunter2"]'])
+def test_turn_secret_is_never_shown(tmp_path: Path, secret: str) -> None:
+    (tmp_path / "rtc.toml").write_text(f"[turn]\n{secret}\n")
+    with pytest.raises(ConfigError, match="RTC_TURN_SECRET") as refusal:
+        config.load({}, tmp_path / "rtc.toml")
+    assert not any(word in str(refusal.value) for word in ("7777777", "hunter2", "--turn-secret"))
+
+
 def test_key_never_appears_in_a_printed_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RTC_API_KEY", KEY)
     assert KEY not in repr(config.load())

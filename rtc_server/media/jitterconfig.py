@@ -35,7 +35,9 @@ class JitterConfig:
     two_cuts_above_ms: float = 80.0
     """Error from which a frame may have two cuts."""
     similarity: float = 0.8
-    """Least correlation of two pitch periods that may be joined."""
+    """Least correlation of two pitch periods that may be joined..."""
+    similarity_fall_per_s: float = 0.8
+    """...and how fast the demand falls while much is to be cut."""
     jump_above_ms: float = 500.0
     """Error that only a caller which missed ticks can cause: the read pointer jumps."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtc_server.media.frames import FRAME_SAMPLES, SAMPLES_PER_MS, FloatSamples
+from rtc_server.media.frames import FRAME_S, FRAME_SAMPLES, SAMPLES_PER_MS, FloatSamples
 from rtc_server.media.jitterconfig import JitterConfig
 from rtc_server.media.timescale import (
     FADE_SAMPLES,
@@ -24,12 +24,16 @@ class Splicer:
     def __init__(self, config: JitterConfig, level: SpeechLevel) -> None:
         self._config = config
         self._level = level
+        self._pressing_frames = 0
+        """In a row, in which more was to be cut than may wait for a quiet place."""
 
     def frame(self, samples: FloatSamples, correction: int) -> tuple[FloatSamples, int]:
         """A frame that begins with the first of `samples` (at least 1920), and how many of them it used.
 
         `correction` > 0 wants so many samples cut, < 0 so many added. Where there is no place for it nothing happens.
         """
+        pressing = correction > self._config.voiced_above_ms * SAMPLES_PER_MS
+        self._pressing_frames = self._pressing_frames + 1 if pressing else 0
         if correction < 0:
             return self._added(samples[:FRAME_SAMPLES], -correction)
         return self._cut(samples, correction)
@@ -57,9 +61,14 @@ class Splicer:
     def _quiet_step(self) -> int:
         return int(self._config.quiet_step_ms * SAMPLES_PER_MS)
 
+    @property
+    def _similarity(self) -> float:
+        """Noisy speech may have neither a quiet place nor a clear pitch for seconds: the demand falls meanwhile."""
+        return self._config.similarity - self._config.similarity_fall_per_s * FRAME_S * self._pressing_frames
+
     def _place(self, samples: FloatSamples, most: int, wanted: int, voiced_ms: float) -> Place | None:
         place = quiet_place(samples, most, self._level.quiet, _LATEST)
         if place is None and wanted > self._config.voiced_above_ms * SAMPLES_PER_MS:
             most = min(most, int(voiced_ms * SAMPLES_PER_MS))
-            place = pitch_place(samples, most, self._config.similarity, _LATEST)
+            place = pitch_place(samples, most, self._similarity, _LATEST)
         return place

@@ -43,6 +43,9 @@ class Peer(asyncio.DatagramProtocol):
         response.add_message_integrity(self._password)
         self.transport.sendto(bytes(response), addr)
 
+    def use(self, password: str) -> None:
+        self._password = password.encode()
+
     @property
     def address(self) -> Address:
         host, port = self.transport.get_extra_info("sockname")[:2]
@@ -121,5 +124,43 @@ async def test_checks_of_a_full_agent_are_answered_if_they_know_the_password() -
     assert response.check_message_integrity(ice.password.encode())
     assert response.transaction_id == answered[1]
     assert response.attributes["XOR-MAPPED-ADDRESS"] == peer.address
+    ice.close()
+    peer.transport.close()
+
+
+async def test_a_restart_moves_to_another_socket_once_it_is_nominated_and_hears_the_old_one_out() -> None:
+    media: list[bytes] = []
+    peer, fresh_password = await start(Peer()), "r" * 22
+    ice = ControllingIce(lambda data, arrival_s: media.append(data))
+    await ice.connect("them", PASSWORD, [peer.address], timeout_s=5)
+    before, first_ufrag = peer.caller, ice.ufrag
+    ice.begin_restart()
+    assert ice.ufrag != first_ufrag and len(ice.password) >= 22
+    ice.send(b"\x80meanwhile")
+    assert await peer.received.get() == b"\x80meanwhile" and peer.caller == before
+    peer.use(fresh_password)
+    await ice.restart("them2", fresh_password, [peer.address], timeout_s=5)
+    assert peer.checks[-1].attributes["USERNAME"] == f"them2:{ice.ufrag}"
+    ice.send(b"\x80after")
+    assert await peer.received.get() == b"\x80after" and peer.caller != before
+    peer.transport.sendto(b"\x80under way", before)
+    peer.transport.sendto(b"\x80new", peer.caller)
+    while len(media) < 2:
+        await asyncio.sleep(0.01)
+    assert set(media) == {b"\x80under way", b"\x80new"}
+    ice.close()
+    peer.transport.close()
+
+
+async def test_a_restart_that_nobody_answers_leaves_the_call_as_it_was(silent_address: Address) -> None:
+    peer = await start(Peer())
+    ice = ControllingIce(lambda data, arrival_s: None)
+    await ice.connect("them", PASSWORD, [peer.address], timeout_s=5)
+    before = peer.caller
+    ice.begin_restart()
+    with pytest.raises(IceFailed):
+        await ice.restart("them2", "r" * 22, [silent_address], timeout_s=0.2)
+    ice.send(b"\x80on")
+    assert await peer.received.get() == b"\x80on" and peer.caller == before
     ice.close()
     peer.transport.close()

@@ -2,7 +2,7 @@ import pytest
 from aiortc import RTCCertificate
 from aiortc.sdp import SessionDescription
 
-from rtc_server.bench.sdp import make_offer, read_answer
+from rtc_server.bench.sdp import first_origin, make_offer, next_origin, read_answer
 from rtc_server.errors import PeerError
 
 ANSWER = """v=0
@@ -67,3 +67,36 @@ def test_ipv6_is_used_where_there_is_nothing_else() -> None:
 def test_an_answer_that_carries_no_call_says_why(old: str, new: str, reason: str) -> None:
     with pytest.raises(PeerError, match=reason):
         read_answer(ANSWER.replace(old, new))
+
+
+def test_redundant_audio_is_offered_around_opus_when_asked() -> None:
+    certificate = RTCCertificate.generateCertificate()
+    offer = make_offer(certificate, "abcd", "p" * 22, events=False, red=True)
+    assert "m=audio 9 UDP/TLS/RTP/SAVPF 111 63\r\n" in offer
+    assert "a=rtpmap:63 red/48000/2\r\na=fmtp:63 111/111\r\n" in offer
+    assert "red" not in make_offer(certificate, "abcd", "p" * 22, events=False)
+
+
+def test_redundant_audio_and_bitrate_are_read_from_the_answer() -> None:
+    answer = ANSWER.replace("SAVPF 96", "SAVPF 63 96").replace(
+        "a=rtpmap:96", "a=rtpmap:63 red/48000/2\r\na=fmtp:63 96/96\r\na=fmtp:96 maxaveragebitrate=40000\r\na=rtpmap:96"
+    )
+    remote = read_answer(answer)
+    assert (remote.payload_type, remote.red_payload_type, remote.bitrate_bps) == (96, 63, 40_000)
+    plain = read_answer(ANSWER)
+    assert (plain.red_payload_type, plain.bitrate_bps) == (None, 32_000)
+    assert read_answer(answer.replace("=40000", "=lots")).bitrate_bps == 32_000
+    assert read_answer(answer.replace("=40000", "=1")).bitrate_bps == 6000
+
+
+def test_a_later_offer_keeps_its_session_and_counts_up() -> None:
+    certificate = RTCCertificate.generateCertificate()
+    first = first_origin()
+    origins = [
+        next(
+            line for line in make_offer(certificate, "abcd", "p" * 22, True, origin=one).splitlines() if line[0] == "o"
+        )
+        for one in (first, next_origin(first))
+    ]
+    (session, version), (later_session, later_version) = (line.split()[1:3] for line in origins)
+    assert session == later_session and int(later_version) == int(version) + 1

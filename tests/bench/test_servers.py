@@ -34,6 +34,15 @@ def test_settings_in_the_environment_do_not_reach_the_server(monkeypatch: pytest
     assert servers._environment()["PATH"] == os.environ["PATH"]
 
 
+def test_what_a_benchmark_sets_for_its_server_reaches_it() -> None:
+    command = ["-c", "import os, sys; sys.exit(os.environ['RTC_BENCH_RECORDINGS'])"]
+    with (
+        pytest.raises(EngineUnavailable, match=r"its last words: somewhere"),
+        servers._running("ours", command, 1, "/", None, {"RTC_BENCH_RECORDINGS": "somewhere"}),
+    ):
+        pass
+
+
 def test_an_unknown_peer_is_named() -> None:
     with pytest.raises(ConfigError, match="nobody"), servers.peer_server("nobody", None):
         pass

@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rtc_server.bench.signaling import Signaling, offer_url
+from rtc_server.bench.signaling import Answer, Signaling, offer_url
 from rtc_server.errors import PeerError
 
 
@@ -51,6 +51,28 @@ async def test_plain_posts_json_with_the_key_and_deletes_the_resource(monkeypatc
     assert (method, path, key) == ("POST", "/v1/sessions", "Bearer secret")
     assert json.loads(body) == {"sdp": "v=0 offer", "type": "offer"}
     assert delete[:3] == ("DELETE", "/v1/sessions/7", "Bearer secret")
+
+
+async def test_a_later_offer_is_patched_to_the_calls_resource() -> None:
+    recorder = Recorder(201, json.dumps({"sdp": "v=0 answer", "type": "answer"}), {"Location": "/v1/sessions/7"})
+    async with recorder.server() as server, aiohttp.ClientSession() as http:
+        signaling = Signaling(http, str(server.make_url("/v1/sessions")), "plain")
+        answer = await signaling.exchange("v=0 offer", seed=3)
+        assert await signaling.update(answer, "v=0 later") == "v=0 answer"
+    post, patch = recorder.requests
+    assert json.loads(post[3]) == {"sdp": "v=0 offer", "type": "offer", "seed": 3}
+    assert patch[:2] == ("PATCH", "/v1/sessions/7") and json.loads(patch[3])["sdp"] == "v=0 later"
+
+
+async def test_a_later_offer_needs_a_resource_and_may_be_refused() -> None:
+    async with aiohttp.ClientSession() as http:
+        with pytest.raises(PeerError, match="no resource"):
+            await Signaling(http, "http://127.0.0.1:1/", "plain").update(Answer("v=0", None), "v=0 later")
+    recorder = Recorder(404, json.dumps({"code": "session_not_found", "message": "it has ended"}))
+    async with recorder.server() as server, aiohttp.ClientSession() as http:
+        answer = Answer("v=0", str(server.make_url("/v1/sessions/7")))
+        with pytest.raises(PeerError, match="HTTP 404: session_not_found: it has ended"):
+            await Signaling(http, str(server.make_url("/")), "plain").update(answer, "v=0 later")
 
 
 async def test_whip_posts_sdp_and_takes_sdp(monkeypatch: pytest.MonkeyPatch) -> None:

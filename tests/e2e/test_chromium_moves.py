@@ -91,7 +91,7 @@ async def test_a_reload_goes_on_with_the_words_and_the_memory(
 ) -> None:
     server = await serve("cascade", 1)
     # The file begins anew with each page: the question comes before the name in both.
-    question, name = clearly("What is my name?"), clearly("Hello. My name is Anna.")
+    question, name = clearly("Do you remember my name?"), clearly("Hello. My name is Anna.")
     microphone = write_microphone(tmp_path / "mic.wav", silence(9), question, silence(6), name)
     talk = TalkPage(await (await open_chromium(server, microphone)).open())
     await talk.start()
@@ -101,6 +101,8 @@ async def test_a_reload_goes_on_with_the_words_and_the_memory(
 
     await talk.page.reload()
     await talk.wait_live()
+    await expect(talk.error).to_be_empty()
+    assert not await talk.page.locator("audio").evaluate("({paused}) => paused"), "sound needs another gesture"
     assert await talk.page.evaluate("rtc.client.sessionId") == session
     after = await talk.turns()
     assert [turn.words for turn in after[: len(before) - 1]] == [turn.words for turn in before[:-1]]

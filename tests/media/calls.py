@@ -39,10 +39,11 @@ class Call:
         self.targets_ms.append(self.buffer.target_ms)
 
     def recovery_s(self, begin_s: float, end_s: float) -> float:
-        """How long after `end_s` the delay stayed more than 20 ms above what it was before `begin_s`."""
+        """How long after `end_s` the delay was more than 20 ms above what it was before `begin_s`; to the millisecond,
+        since delays are whole packets apart."""
         times, delays = np.array(self.times), np.array(self.delays_ms)
         usual = float(np.median(delays[SETTLED:][times[SETTLED:] < begin_s]))
-        above = times[(times >= end_s) & (delays > usual + 20)]
+        above = times[(times >= end_s) & (delays > usual + 21)]
         return float(above[-1]) - end_s if above.size else 0.0
 
 

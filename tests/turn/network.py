@@ -35,7 +35,10 @@ def missing() -> str:
     """Why there can be no such network here; empty when it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "network namespaces need root"
-    return "" if shutil.which("ip") else "no ip here: apt-get install iproute2"
+    if not shutil.which("ip"):
+        return "no ip here: apt-get install iproute2"
+    allowed = subprocess.run(["unshare", "--net", "true"], capture_output=True, timeout=20, check=False).returncode == 0
+    return "" if allowed else "this machine lets not even root make network namespaces"
 
 
 class Network:
