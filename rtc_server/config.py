@@ -21,11 +21,14 @@ from rtc_server.errors import ConfigError
 
 
 def _split(value: Any) -> Any:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        return value
+    return tuple(part.strip() for item in items for part in item.split(",") if part.strip())
 
 
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
-"""A list; in the environment one string, ``a, b``."""
+"""A list; in the environment, and in a flag that may be repeated, ``a, b``."""
 
 
 class _Section(BaseSettings):

@@ -40,6 +40,8 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
 def test_lists_come_comma_separated_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RTC_ALLOW_ORIGIN", "https://a.example, http://b.example:8080")
     assert config.load().http.allow_origin == ("https://a.example", "http://b.example:8080")
+    flags = {"turn_urls": ["stun:a.example", "turn:b.example,turns:c.example"]}
+    assert config.load(flags).turn.turn_urls == ("stun:a.example", "turn:b.example", "turns:c.example")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ CHANGE_COST = 1.5
 """In correlations of a stretch: so much must the stretches behind a step gain together."""
 KNOWN_LIKENESS = 0.6
 """From this correlation on, the delay of a stretch counts as known: below it lie pauses and concealed sound."""
+INAUDIBLE = 1e-4
+"""A stretch counts by how far it lies above this level: the noise of a pause, sample by sample the same, tells the delay
+as well as speech does, digital silence tells nothing."""
 _STEP = SAMPLE_RATE // COARSE_HZ
 _HOP = round(HOP_S * SAMPLE_RATE)
 _BATCH = 64
@@ -113,7 +116,7 @@ def _likenesses(
         power[begin : begin + _BATCH] = (stretches.astype(np.float64) ** 2).sum(axis=1)
         own = np.maximum(power[begin : begin + _BATCH], 1e-9)
         likeness[begin : begin + _BATCH] = (matched / np.sqrt(local * own[:, None]))[:, ::-1]
-    return likeness, power / (power + 0.1 * max(float(power.mean()), 1e-9))
+    return likeness, power / (power + window * INAUDIBLE**2)
 
 
 def _best_path(gain: NDArray[np.float32]) -> NDArray[np.int64]:
