@@ -21,13 +21,13 @@ from rtc_server.media.resample import Resampler
 COARSE_HZ = 8_000
 HOP_S = 0.020
 WINDOW_S = 0.060
-CHANGE_COST = 1.5
+CHANGE_COST = 1.0
 """In correlations of a stretch: so much must the stretches behind a step gain together."""
 KNOWN_LIKENESS = 0.6
 """From this correlation on, the delay of a stretch counts as known: below it lie pauses and concealed sound."""
 INAUDIBLE = 1e-4
-"""A stretch counts by how far it lies above this level: the noise of a pause, sample by sample the same, tells the delay
-as well as speech does, digital silence tells nothing."""
+"""A stretch counts by how far it lies above this level: the noise of a pause tells the delay as well as speech does,
+since it too comes sample by sample, and digital silence tells nothing."""
 _STEP = SAMPLE_RATE // COARSE_HZ
 _HOP = round(HOP_S * SAMPLE_RATE)
 _BATCH = 64

@@ -29,6 +29,7 @@ SHOWN = (
     ("clean_word_error", "of the clean sound"),
     ("word_error_points", "difference, points"),
     ("lost", "packets lost"),
+    ("send_late_p99_ms", "client's own lateness p99, ms"),
     ("load1", "load of the machine"),
 )
 

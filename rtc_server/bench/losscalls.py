@@ -76,6 +76,8 @@ class HeardCall:
     """Begin and end of the time over which the engine must have been given every frame."""
     lost: float
     """Share of packets lost in the impaired network, 0..1."""
+    send_late_p99_ms: float = 0.0
+    """How late the client itself sent: a busy machine shows here first."""
 
 
 def heard_for_real(script: Script, calls: int, server_cpu: int | None = None) -> list[HeardCall]:
@@ -129,7 +131,10 @@ async def _speak(script: Script, calls: int, target: servers.Target) -> list[Hea
         gc.collect()
         gc.freeze()  # walking what stays for the whole run would be seen as lateness
         try:
-            return await _follow(script, relay, made)
+            pacer.reset()
+            heard = await _follow(script, relay, made)
+            late_ms = float(np.percentile(pacer.lateness_ms(), 99))
+            return [replace(one, send_late_p99_ms=late_ms) for one in heard]
         finally:
             gc.unfreeze()
 

@@ -41,6 +41,7 @@ def loss_figures(
         **word_figures(heard, speech, find_words),
         "calls": len(calls),
         "lost": rounded(float(np.mean([call.lost for call in calls])), 4),
+        "send_late_p99_ms": rounded(max(call.send_late_p99_ms for call in calls), 1),
     }
 
 
