@@ -16,6 +16,9 @@ SETUP_SECONDS = Histogram(
 )
 DATAGRAMS_DROPPED = Counter("rtc_datagrams_dropped_total", "Datagrams of strangers, or malformed", ["reason"])
 PACKETS = Counter("rtc_packets_total", "RTP packets", ["direction"])
+PACKETS_RECOVERED = Counter("rtc_packets_recovered_total", "Packets of callers taken from a copy in a later one (RED)")
+FEC_SECONDS = Counter("rtc_fec_seconds_total", "Audio of callers taken from the FEC of a later packet")
+CONCEALED_SECONDS = Counter("rtc_concealed_seconds_total", "Audio of callers that never came, and was made up")
 PACKET_LATENESS_SECONDS = Histogram(
     "rtc_packet_lateness_seconds",
     "Departure of outgoing packets behind their time",

@@ -32,6 +32,8 @@ from rtc_server.media.splicer import Splicer
 from rtc_server.media.timeline import Arrival, Timeline
 from rtc_server.media.timescale import BLOCK_SAMPLES, SpeechLevel, join
 
+MAX_NOISE_DBOV = -15.0
+"""Peaks of noise are five times its level: louder noise does not fit into [-1, 1]."""
 _NOTHING = np.zeros(0, np.float32)
 _DEFAULT_CONFIG = JitterConfig()
 
@@ -83,8 +85,8 @@ class JitterBuffer:
 
     @property
     def target_ms(self) -> float:
-        """What it aims at, before frame ends are moved to packet ends."""
-        return self._jitter_samples / SAMPLES_PER_MS
+        """What it aims at, before frame ends are moved to packet ends: that adds less than a packet."""
+        return (self._jitter_samples + self._packet_misfit()) / SAMPLES_PER_MS
 
     def put(
         self,
@@ -131,12 +133,12 @@ class JitterBuffer:
     def comfort_noise(self, now: float, sequence_number: int, timestamp: int, level_dbov: float, ssrc: int = 0) -> None:
         """The sender says that it sends nothing until further notice, but noise of `level_dbov` is heard (RFC 3389).
 
-        0 dBov is as loud as samples in [-1, 1] can be.
+        0 dBov is as loud as samples in [-1, 1] can be; what is louder than `MAX_NOISE_DBOV` is not believed.
         """
         self.counters.packets += 1
         position = self._place(now, sequence_number, timestamp, ssrc, 0)
         if position is not None and position >= self._store.end:
-            level = 10.0 ** (min(level_dbov, 0.0) / 20)
+            level = 10.0 ** (min(level_dbov, MAX_NOISE_DBOV) / 20)
             self._reassembly.put(Packet(position, 0, sequence_number, b"", noise_level=level))
 
     def _put_copy(self, sequence_number: int, timestamp: int, payload: bytes, ssrc: int) -> None:
@@ -281,7 +283,7 @@ class JitterBuffer:
         if available < FRAME_SAMPLES:
             return self._read_with_concealment(max(0, available), fade_from)
         self._concealer.end()
-        if correction and start >= store.first:
+        if start >= store.first:
             frame, used = self._splicer.frame(store.read(start, available), correction)
         else:
             before = max(0, min(store.first - start, FRAME_SAMPLES))

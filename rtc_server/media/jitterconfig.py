@@ -16,8 +16,9 @@ class JitterConfig:
     first_slack_ms: float = 20.0
     """The same, before anything is known."""
     max_delay_ms: float = 200.0
-    standstill_ms: float = 60.0
-    """A standstill of the path counts for at most so much audio in the window, else one spike would raise the delay."""
+    standstill_ms: float = 40.0
+    """A standstill of the path counts for at most so much audio in the window, else one spike would raise the delay.
+    Less than 1 - `quantile` of what came within the window, even where half of that was the standstill."""
     minimum_window_s: float = 10.0
     """Over which the least delay is taken; short enough to follow clock drift."""
 

@@ -24,7 +24,10 @@ TIMESTAMP_UNITS_PER_PACKET = PACKET_SAMPLES * TIMESTAMP_UNITS_PER_SAMPLE
 _FADE_OUT = np.linspace(1, 0, FADE_SAMPLES, dtype=np.float32)
 _FADE_IN = _FADE_OUT[::-1]
 _LEAST_TRIM = 2 * SAMPLES_PER_MS
-_TWO_CUTS_ABOVE = 40 * SAMPLES_PER_MS
+_LARGE = 120 * SAMPLES_PER_MS
+"""A surplus that only a stall of the engine leaves: it does not wait for a good place."""
+_CUTS_ABOVE = (0, 40 * SAMPLES_PER_MS, _LARGE)
+"""Surplus from which a frame brings a first cut, a second, a third."""
 _PITCH_WINDOW = 100 * SAMPLES_PER_MS
 """How much of the queue, from the newest sample back, is searched for a pitch: that costs about 0.3 ms."""
 _SILENCE = np.zeros(PACKET_SAMPLES, np.float32)
@@ -243,23 +246,24 @@ class Playout:
         return int(min(excess for _, excess in self._excess))
 
     def _trim(self, now: float, start: int) -> int:
-        """Cut a part of the surplus. Returns `start`, the newest frame's position, as the cut has moved it."""
-        for _ in range(2):
+        """Cut a part of the surplus. Returns `start`, the newest frame's position, as the cuts have moved it."""
+        for above in _CUTS_ABOVE:
             surplus = self._surplus(now)
             if surplus < _LEAST_TRIM:
                 self._surplus_since = None
                 return start
+            if surplus < above:
+                return start
             if self._surplus_since is None:
                 self._surplus_since = now
-            place = self._place(surplus, now - self._surplus_since > self._config.patience_s)
+            impatient = surplus > _LARGE or now - self._surplus_since > self._config.patience_s
+            place = self._place(surplus, impatient)
             if place is None:
                 return start
             if self._queue.first + place.position > start:
                 start += place.length
             self.counters.trimmed_samples += place.length
             self._cut(place)
-            if surplus < _TWO_CUTS_ABOVE:
-                return start
         return start
 
     def _place(self, surplus: int, impatient: bool) -> Place | None:

@@ -75,10 +75,18 @@ class ReceiverStatistics:
                 self._jitter += (difference - self._jitter) / 16
         self._transit = transit
 
-    def sender_report(self, now: float, ntp: int) -> None:
-        """Note the source's report, so that the next one of ours lets it compute the round trip."""
-        self._last_sr = ntp >> 16 & 0xFFFFFFFF
-        self._last_sr_at = now
+    def received_other(self, sequence_number: int, ssrc: int) -> None:
+        """Count a packet of the source that is no audio, such as a telephone event: its sequence number is one of the
+        source's, its timestamp says nothing about the path (RFC 4733 section 2.2.1). Other sources are ignored."""
+        if ssrc == self._ssrc and self._follow(sequence_number):
+            self._received += 1
+
+    def sender_report(self, now: float, ssrc: int, ntp: int) -> None:
+        """Note the source's report, so that the next one of ours lets it compute the round trip. Other sources are
+        ignored."""
+        if ssrc == self._ssrc:
+            self._last_sr = ntp >> 16 & 0xFFFFFFFF
+            self._last_sr_at = now
 
     def report(self, now: float, least_loss: float = 0.0) -> ReportBlock | None:
         """The block for our next report; None before the first packet.

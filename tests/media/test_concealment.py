@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from rtc_server.media.concealment import Concealer
 from rtc_server.media.frames import FRAME_SAMPLES, FloatSamples
@@ -52,6 +53,19 @@ def test_ended_gap_has_no_continuation_and_the_next_begins_anew() -> None:
     concealer.end()
     assert concealer.continuation().size == 0
     assert concealer.fill(10, silence=False)[0] == decoder.hummed - 120
+
+
+def test_agreed_noise_takes_over_from_the_decoder_and_goes_on_evenly() -> None:
+    decoder = Humming()
+    concealer = Concealer(decoder, SpeechLevel())
+    concealer.agreed_level = 0.01
+    noise = np.concatenate([concealer.fill(n_samples, silence=True) for n_samples in (7, 480, 1920, 40_000)])
+    assert decoder.hummed == 60
+    assert noise[60:].std() == pytest.approx(0.01, rel=0.05)
+    assert concealer.continuation().std() == pytest.approx(0.01, rel=0.5)
+    concealer.agreed_level = None
+    concealer.end()
+    assert concealer.fill(10, silence=True)[0] == 60
 
 
 def test_opus_is_a_decoder() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rtc_server.media.frames import FRAME_S
 from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.opus import OpusDecoder
+from rtc_server.media.red import unwrap
 from tests.media.calls import Call
 from tests.media.decoders import MulawDecoder
 from tests.media.speech import DATA
@@ -20,7 +21,7 @@ PACKET_S = 0.02
 PHASES = (0.005, 0.025, 0.045, 0.065)
 
 
-def play(name: str, phase_s: float) -> Call:
+def play(name: str, phase_s: float, red_agreed: bool = False) -> Call:
     (path,) = (DATA / "rtp").glob(f"{name}_*.json")
     case: dict[str, Any] = json.loads(path.read_text())
     mulaw = case["codec"].startswith("PCMU")
@@ -33,6 +34,10 @@ def play(name: str, phase_s: float) -> Call:
             arrival, sequence_number, timestamp, ssrc, payload_type, _marker, payload = packets[at]
             if payload_type != case.get("red_pt"):
                 buffer.put(arrival, sequence_number, timestamp, bytes.fromhex(payload), ssrc)
+            elif red_agreed:
+                for age, block in enumerate(unwrap(bytes.fromhex(payload))):
+                    time = timestamp - block.timestamp_offset
+                    buffer.put(arrival, sequence_number - age, time, block.payload, ssrc, redundant=age > 0)
             at += 1
         running.tick(now)
         tick += 1
@@ -146,6 +151,19 @@ def test_redundant_packets_of_a_type_that_was_not_agreed_are_ignored(phase_s: fl
     call = play("R17", phase_s)
     assert call.buffer.counters.packets == 0
     assert np.abs(call.pcm).max() == 0
+
+
+@pytest.mark.parametrize("phase_s", PHASES)
+def test_single_losses_are_repaired_from_redundant_packets(phase_s: float) -> None:
+    """A copy that comes after its frame's end is late: no more than that packet is concealed."""
+    call = play("R17", phase_s, red_agreed=True)
+    counters = call.buffer.counters
+    levels, delays = begun(call)
+    assert counters.recovered_packets == 2
+    assert ms(counters.lost_samples) == 20
+    assert ms(counters.concealed_samples) <= 40
+    assert silent_frames(levels) == 0
+    assert max(delays) - min(delays) <= 1
 
 
 @pytest.mark.parametrize("phase_s", PHASES)

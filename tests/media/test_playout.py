@@ -119,6 +119,29 @@ def test_delay_returns_to_its_minimum_after_an_underrun(voice: Callable[[int], F
     assert counters.dropped_samples == 0
 
 
+@pytest.mark.parametrize("voice", [spoken, tone, noise], ids=["speech", "tone", "noise"])
+@pytest.mark.parametrize("at_s", [8.0, 11.0])
+def test_delay_is_back_two_seconds_after_the_engine_stood_still_for_one(
+    voice: Callable[[int], FloatSamples], at_s: float
+) -> None:
+    """It then makes up for what it owes in a burst: all of that at once is more than the bound."""
+    stalled = [at if not at_s <= at < at_s + 1.0 else at_s + 1.0 for at in each_tick(16.0)]
+    talk = converse(stalled, 16.0, voice)
+    counters = talk.playout.counters
+    before = talk.wait_ms(1.0, at_s)
+    assert talk.wait_ms(at_s + 1.0) > before + 200
+    assert talk.wait_ms(at_s + 3.0) <= before + 20
+    assert counters.underruns == 1
+    assert counters.trimmed_samples + counters.dropped_samples <= counters.silence_samples
+
+
+@pytest.mark.parametrize("at_s", [8.0, 11.0])
+def test_frames_that_a_stalled_engine_never_makes_leave_no_delay(at_s: float) -> None:
+    talk = converse([at for at in each_tick(14.0) if not at_s <= at < at_s + 1.0], 14.0, spoken)
+    assert talk.wait_ms(at_s + 1.0) <= talk.wait_ms(1.0, at_s) + 20
+    assert talk.playout.counters.trimmed_samples == talk.playout.counters.dropped_samples == 0
+
+
 def test_delay_does_not_ratchet_up_with_repeated_underruns() -> None:
     late = dict.fromkeys(range(40, 700, 60), 0.09)
     talk = converse(each_tick(60.0, late=late), 60.0, tone)

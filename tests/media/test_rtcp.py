@@ -127,6 +127,21 @@ def test_duplicates_count_against_loss() -> None:
     assert (report.fraction_lost, report.packets_lost) == (0, -2)
 
 
+def test_packets_of_the_source_that_are_no_audio_are_no_loss_and_no_jitter() -> None:
+    statistics = ReceiverStatistics()
+    statistics.received_other(65_534, 7)
+    assert statistics.report(0.0) is None, "no source yet"
+    send(statistics, [65_534, 65_535])
+    for number in (0, 1, 2):
+        statistics.received_other(number, 7)
+    statistics.received_other(3, 8)
+    send(statistics, [65_540, 65_541])
+    report = statistics.report(1.0)
+    assert report is not None
+    assert (report.packets_lost, report.highest_sequence) == (1, 65_541), "3 was another source's"
+    assert statistics.jitter_ms < 0.01
+
+
 def test_least_loss_is_told_where_there_is_none() -> None:
     statistics = ReceiverStatistics()
     send(statistics, [0, 1, 2, 3])
@@ -165,7 +180,8 @@ def test_round_trip_is_found_from_the_peers_report() -> None:
     report = ours.report(10.0, 5 * 960)
     assert (report.packet_count, report.octet_count, report.ssrc) == (1, 80, 7)
     theirs.received(77.03, 1, 960, 7)
-    theirs.sender_report(77.03, report.ntp)  # 30 ms on the way, on another clock
+    theirs.sender_report(77.03, 7, report.ntp)  # 30 ms on the way, on another clock
+    theirs.sender_report(77.05, 8, report.ntp >> 1)  # of the peer's other source
     block = theirs.report(77.53)
     assert block is not None
     ours.reported(10.57, block)  # 40 ms back

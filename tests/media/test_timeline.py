@@ -76,3 +76,16 @@ def test_one_late_burst_moves_nothing_but_lasting_lateness_does() -> None:
     assert stream.packet(20, 20, 960 * 20).arrival is Arrival.FITS
     lasting = [stream.packet(21 + k, 21 + k, 960 * (21 + k), late_s=0.5).arrival for k in range(10)]
     assert lasting.count(Arrival.MOVED) == 1
+
+
+def test_locating_a_packet_moves_and_remembers_nothing() -> None:
+    stream = Stream()
+    assert stream.timeline.locate(0, 1) is None
+    for k in (0, 1, 4):
+        stream.packet(k, k, 960 * k)
+    assert stream.timeline.locate(960 * 2, 1) == 480 * 2
+    assert stream.timeline.locate(960 * 90, 1) == 480 * 90
+    assert stream.timeline.locate(2**32 - 960, 1) == -480
+    assert stream.timeline.locate(960 * 2, 5) is None
+    assert stream.timeline.newest_position == 480 * 4
+    assert stream.packet(2, 2, 960 * 2) == (Arrival.FITS, 480 * 2)
