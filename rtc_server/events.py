@@ -42,7 +42,7 @@ class SessionCreated(ServerEvent):
     """input, output, proactive"""
     protocol: str = PROTOCOL
     frame_ms: int = 80
-    resume_token: str | None = None
+    resume_token: str | None = dataclasses.field(default=None, repr=False)
     """Who has it may take the conversation over with a new call: the token of its owner, and of nobody else."""
 
 

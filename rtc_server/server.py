@@ -59,8 +59,10 @@ class Server:
         self.admission = Admission(
             self.engine,
             self.registry,
+            LivenessRules(
+                media.setup_s, idle_limit_s=settings.session.idle_limit_s, resume_s=settings.session.resume_s
+            ),
             Defaults(settings.engine.persona, settings.engine.voice),
-            LivenessRules(idle_limit_s=settings.session.idle_limit_s, resume_s=settings.session.resume_s),
             settings.session.max_half_open,
             clock,
         )

@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rtc_server.config import HttpSettings
 from rtc_server.errors import ForbiddenOrigin, Unauthorized
+from rtc_server.http.sessions import RESUME_TOKEN
 
 ALLOWED_ORIGIN = web.RequestKey("allowed_origin", object)
 
@@ -98,7 +99,7 @@ async def allow_cross_origin(request: web.Request, response: web.StreamResponse)
     if origin is not None:
         response.headers["Access-Control-Allow-Origin"] = origin
         response.headers["Access-Control-Allow-Methods"] = "GET, POST, PATCH, DELETE, OPTIONS"
-        response.headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type, If-Match, Resume-Token"
+        response.headers["Access-Control-Allow-Headers"] = f"Authorization, Content-Type, If-Match, {RESUME_TOKEN}"
         response.headers["Access-Control-Expose-Headers"] = "ETag, Link, Location, Retry-After"
         response.headers["Vary"] = "Origin"
 

@@ -1,8 +1,8 @@
 """ICE restarts the WHIP way: a PATCH with nothing but new credentials (RFC 8840; RFC 9725, section 4.3). Sans-IO.
 
-A fragment that has other credentials than the last offer stands for that offer with these credentials, so a leg need
-not know of fragments. Its answer is what the leg's answer says of ICE. Candidates are never needed here: a fragment
-that brings only those changes nothing.
+A fragment that has other credentials than the last offer stands for that offer with these credentials and with its
+candidates, so a leg need not know of fragments. Its answer is what the leg's answer says of ICE. A fragment that brings
+only candidates changes nothing: a peer that sends checks is found by them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,16 @@ class OfferAnswer:
         ufrag, pwd = _first(fragment, _UFRAG), _first(fragment, _PWD)
         if not ufrag or not pwd or (ufrag, pwd) == (_first(self.offer, _UFRAG), _first(self.offer, _PWD)):
             return None
-        lines = [line for line in self.offer.splitlines() if not line.startswith(_CANDIDATE)]
-        return "".join(f"{_replaced(line, ufrag, pwd)}\r\n" for line in lines)
+        candidates = [line.strip() for line in fragment.splitlines() if line.startswith(_CANDIDATE)]
+        lines: list[str] = []
+        for line in self.offer.splitlines():
+            if line.startswith(_UFRAG):
+                lines.append(_UFRAG + ufrag)
+            elif line.startswith(_PWD):
+                lines += [_PWD + pwd, *candidates]
+            elif not (candidates and line.startswith(_CANDIDATE)):
+                lines.append(line)  # a peer that names no candidates is where it was
+        return "".join(f"{line}\r\n" for line in lines)
 
     @property
     def answer_fragment(self) -> str:
@@ -50,9 +58,3 @@ class OfferAnswer:
 def _first(sdp: str, prefix: str) -> str:
     """The value of the first line with this beginning."""
     return next((line.removeprefix(prefix).strip() for line in sdp.splitlines() if line.startswith(prefix)), "")
-
-
-def _replaced(line: str, ufrag: str, pwd: str) -> str:
-    if line.startswith(_UFRAG):
-        return _UFRAG + ufrag
-    return _PWD + pwd if line.startswith(_PWD) else line

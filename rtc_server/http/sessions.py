@@ -72,7 +72,7 @@ class OfferBody(_Body):
     voice: str | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     sampling: SamplingBody | None = None
-    resume: str | None = Field(default=None, max_length=MAX_TOKEN_CHARS)
+    resume: str | None = Field(default=None, max_length=MAX_TOKEN_CHARS, repr=False)
     """Token of the conversation that is to go on over this call."""
     last_event: int | None = Field(default=None, ge=0, lt=2**53)
     """`seq` of the last event that the caller knows of."""

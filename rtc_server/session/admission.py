@@ -40,16 +40,16 @@ class Admission:
         self,
         engine: EngineClient,
         registry: SessionRegistry,
+        rules: LivenessRules,
         defaults: Defaults | None = None,
-        rules: LivenessRules | None = None,
         max_half_open: int = 64,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.draining = False
+        self.rules = rules
         self._engine = engine
         self._registry = registry
         self.defaults = defaults or Defaults()
-        self.rules = rules or LivenessRules()
         self._max_half_open = max_half_open
         self._clock = clock
 

@@ -45,6 +45,8 @@ class Attachment:
         """None before `attach`, and after its end."""
         self.asked_s = asked_s
         self.last_event = last_event
+        self.greeted = False
+        """It has been told what every connection is told first."""
         self._owner: LegOwner | None = owner
         self._waiting: deque[Numbered] = deque(maxlen=WAITING_EVENTS)
 

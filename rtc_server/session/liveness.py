@@ -21,6 +21,8 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LivenessRules:
+    setup_s: float
+    """The longest that a transport needs to set up a leg, or to give it up."""
     audio_gap_s: float = 5.0
     sign_gap_s: float = 13.0
     """Browsers check every 2.7 to 6 s: two checks and a little."""
@@ -29,8 +31,6 @@ class LivenessRules:
     """RFC 7675: consent ends 30 s after the last answer."""
     resume_s: float = 10.0
     """From the end of a connection to the end of its conversation: a page that is loaded again takes less."""
-    setup_s: float = 15.0
-    """10 s for ICE and 5 s for DTLS."""
 
     def judge(
         self, now: float, last_audio_s: float, last_sign_s: float, expects_audio: bool, returning: bool = False

@@ -74,7 +74,7 @@ class Session:
         engine: EngineClient,
         lease: Lease,
         clock: Callable[[], float],
-        rules: LivenessRules | None = None,
+        rules: LivenessRules,
         on_closed: Callable[[Session], None] | None = None,
     ) -> None:
         self.id = session_id
@@ -84,7 +84,7 @@ class Session:
         self.shed_frames = 0
         self._engine = engine
         self._clock = clock
-        self._rules = rules or LivenessRules()
+        self._rules = rules
         self._on_closed = on_closed
         self._legs = Legs(session_id)
         self._log = EventLog()
@@ -143,7 +143,7 @@ class Session:
             return
         if attachment is self._legs.coming:
             self._take_over(attachment)
-        if self.state is State.CONNECTING:
+        if attachment is self._legs.current and self.state is State.CONNECTING:
             self._begin(attachment)
 
     def leg_message(self, attachment: Attachment, message: str | bytes) -> None:
@@ -184,15 +184,14 @@ class Session:
         spec = self._engine.spec
         self._to(State.PREFILL)
         metrics.SETUP_SECONDS.labels("connected").observe(self._clock() - attachment.asked_s)
-        self._send(
-            events.SessionCreated(
-                id=self.id,
-                engine={"name": spec.name, "summary": spec.summary, "device": spec.device},
-                capabilities=dataclasses.asdict(spec.capabilities),
-                resume_token=self.token.secret,
-            )
+        created = events.SessionCreated(
+            id=self.id,
+            engine={"name": spec.name, "summary": spec.summary, "device": spec.device},
+            capabilities=dataclasses.asdict(spec.capabilities),
+            resume_token=self.token.secret,
         )
-        self._can_return |= self._has_events
+        self._log.append(created, self._clock())
+        self._greet(attachment)
         self._send_prefill()
         self._tell_ending()
 
@@ -210,10 +209,8 @@ class Session:
         metrics.SESSIONS_RESUMED.inc()
         metrics.SETUP_SECONDS.labels("resumed").observe(now - attachment.asked_s)
         log.info("session resumed", session_id=self.id, state=self.state.value, frames=self.frames)
-        self._can_return |= self._has_events
+        self._greet(attachment)
         replay = self._log.replay(known_seq)
-        if self._log.opening is not None:
-            attachment.send(self._log.opening)
         attachment.replay(replay.events)
         if self.state is State.PREFILL:
             self._send_prefill()
@@ -227,10 +224,12 @@ class Session:
         leg = self._legs.leg
         return self._clock() if leg is None else max(leg.last_audio_s, leg.last_sign_of_life_s)
 
-    @property
-    def _has_events(self) -> bool:
-        leg = self._legs.leg
-        return leg is not None and leg.has_events
+    def _greet(self, attachment: Attachment) -> None:
+        """Tell what every connection hears first, the token in it, as soon as there is a channel to hear it on."""
+        opening, leg = self._log.opening, attachment.leg
+        if opening is not None and leg is not None and leg.has_events and not attachment.greeted:
+            attachment.greeted = self._can_return = True
+            attachment.send(opening)
 
     # ---- the conductor's side ----------------------------------------------------------------------------------------
 
@@ -256,6 +255,8 @@ class Session:
         """What the tick made: the agent's frame to the leg, words to the event channel."""
         if self.state is State.CLOSED:
             return
+        if self._legs.current is not None:
+            self._greet(self._legs.current)  # a later offer may have brought the channel
         self._slot = output.status
         match output.status:
             case SlotStatus.LIVE:

@@ -6,7 +6,9 @@ import pytest
 from rtc_server import config
 from rtc_server.http.icefragment import OfferAnswer
 from rtc_server.server import Server
+from rtc_server.transports.webrtc.negotiation import answer_offer
 from tests.http.conftest import Site, answer_to
+from tests.transports.webrtc import offers
 from tests.transports.webrtc.callers import Caller, let_aioice_use_loopback
 from tests.transports.webrtc.waiting import eventually
 
@@ -55,10 +57,29 @@ def test_new_credentials_stand_for_the_last_offer_with_them() -> None:
     assert offer is not None
     lines = offer.splitlines()
     assert lines.count("a=ice-ufrag:newer") == lines.count(f"a=ice-pwd:{'q' * 22}") == 2
-    assert not [line for line in lines if line.startswith("a=candidate")]
-    assert [line for line in lines if "ice-" not in line] == [
-        line for line in OFFER.splitlines() if "ice-" not in line and "candidate" not in line
-    ]
+    assert [line for line in lines if "ice-" not in line] == [line for line in OFFER.splitlines() if "ice-" not in line]
+
+
+def test_candidates_of_a_restart_take_the_place_of_the_offers() -> None:
+    moved = "a=candidate:1 1 udp 1 203.0.113.5 5000 typ host"
+    offer = OfferAnswer(OFFER, ANSWER).restarted_by(f"{FRAGMENT}{moved} \r\na=end-of-candidates\r\n")
+    assert offer is not None
+    section = offer.partition("m=audio")[2].partition("m=application")[0].splitlines()
+    assert [line for line in section if line.startswith("a=candidate")] == [moved]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "host"),
+    [("", "203.0.113.51"), ("a=candidate:1 1 udp 2130706431 203.0.113.6 5000 typ host\r\n", "203.0.113.6")],
+    ids=["where it was", "elsewhere"],
+)
+def test_a_peer_that_is_lite_itself_restarts_by_fragment_too(candidate: str, host: str) -> None:
+    first = answer_offer(offers.read("S23"), offers.LOCAL)
+    offer = OfferAnswer(offers.read("S23"), first.answer_sdp).restarted_by(FRAGMENT + candidate)
+    assert offer is not None
+    agreed = answer_offer(offer, offers.LOCAL, first)
+    assert agreed.restarts_ice and agreed.remote_ufrag == "newer"
+    assert [item.host for item in agreed.remote_candidates] == [host]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rtc_server import events
+from rtc_server.http.sessions import OfferBody
 from rtc_server.session.session import Session, State
 from tests.http.conftest import KEY, FakeWebRtcLeg, MakeSite, Site
 
@@ -191,3 +192,7 @@ async def test_later_offers_go_to_the_leg_that_was_made_last(site: Site) -> None
 async def test_config_tells_how_long_a_caller_may_be_away(site: Site) -> None:
     config = await (await site.client.get("/v1/config")).json()
     assert config["limits"]["resume_s"] == 10.0
+
+
+def test_the_token_stands_in_no_representation_of_an_offer() -> None:
+    assert "secret" not in repr(OfferBody(sdp="v=0", resume="secret"))

@@ -12,6 +12,8 @@ from rtc_server.session.registry import SessionRegistry
 from rtc_server.session.session import Session
 from tests.session.fakes import FakeClock, FakeEngine, FakeLeg, FakePacer
 
+RULES = LivenessRules(setup_s=15)
+
 
 @dataclass
 class House:
@@ -20,12 +22,12 @@ class House:
     clock: FakeClock = field(default_factory=FakeClock)
     engine: FakeEngine = field(default_factory=FakeEngine)
     pacer: FakePacer = field(default_factory=FakePacer)
-    rules: LivenessRules = field(default_factory=LivenessRules)
+    rules: LivenessRules = RULES
 
     def __post_init__(self) -> None:
         self.conductor = Conductor(self.engine, self.pacer, self.clock)
         self.registry = SessionRegistry(self.conductor)
-        self.admission = Admission(self.engine, self.registry, rules=self.rules, clock=self.clock)
+        self.admission = Admission(self.engine, self.registry, self.rules, clock=self.clock)
 
     async def call(self, leg: FakeLeg | None = None, connected: bool = True) -> tuple[Session, FakeLeg]:
         session = await self.admission.admit(SessionPrompt())

@@ -50,7 +50,7 @@ async def test_engine_that_does_not_tick_refuses(house: House) -> None:
 
 async def test_half_open_calls_are_capped() -> None:
     house = House(engine=FakeEngine(slots=100))
-    admission = Admission(house.engine, house.registry, max_half_open=3, clock=house.clock)
+    admission = Admission(house.engine, house.registry, house.rules, max_half_open=3, clock=house.clock)
     for _ in range(3):
         await admission.admit(SessionPrompt())
     with pytest.raises(TooManyHalfOpen):
@@ -69,7 +69,9 @@ async def test_too_long_persona_is_refused_with_the_limit(house: House) -> None:
 
 
 async def test_defaults_fill_what_was_not_asked_for(house: House) -> None:
-    admission = Admission(house.engine, house.registry, Defaults("You are kind.", "bass"), clock=house.clock)
+    admission = Admission(
+        house.engine, house.registry, house.rules, Defaults("You are kind.", "bass"), clock=house.clock
+    )
     await admission.admit(SessionPrompt(seed=3))
     await admission.admit(SessionPrompt(persona="", voice="alto"))
     assert house.engine.prompts == [
@@ -79,7 +81,7 @@ async def test_defaults_fill_what_was_not_asked_for(house: House) -> None:
 
 
 async def test_default_that_would_fail_is_found_at_the_start(house: House) -> None:
-    admission = Admission(house.engine, house.registry, Defaults(None, "tenor"), clock=house.clock)
+    admission = Admission(house.engine, house.registry, house.rules, Defaults(None, "tenor"), clock=house.clock)
     with pytest.raises(ConfigError, match="tenor"):
         await admission.check_defaults()
 

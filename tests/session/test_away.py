@@ -66,8 +66,23 @@ async def test_a_caller_without_events_who_got_the_token_otherwise_is_waited_for
     leg.end()
 
 
+async def test_a_caller_who_adds_the_event_channel_later_is_told_what_every_caller_is_told_first(house: House) -> None:
+    leg = FakeLeg(house.clock)
+    leg.has_events = False
+    session, _ = await house.live_call(leg)
+    before = len(leg.events)
+    leg.has_events = True
+    house.engine.text = " word"
+    await house.tick(2)
+    told = leg.events[before:]
+    assert [event.type for event in told[:2]] == ["session.created", "response.delta"]
+    assert leg.types.count("session.created") == 1
+    leg.end()
+    assert session.state is State.DEGRADED, "it has the token"
+
+
 async def test_nobody_is_waited_for_where_the_server_is_told_so() -> None:
-    house = House(rules=LivenessRules(resume_s=0))
+    house = House(rules=LivenessRules(setup_s=15, resume_s=0))
     session, leg = await house.live_call()
     leg.end()
     assert session.state is State.CLOSED

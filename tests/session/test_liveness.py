@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rtc_server.session.liveness import LivenessRules, Verdict
-
-RULES = LivenessRules()
+from rtc_server.session.liveness import Verdict
+from tests.session.conftest import RULES
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ async def test_the_token_has_256_bits_is_nobody_elses_and_stands_in_no_represent
     assert first.token.secret not in repr(first.token)
     created = leg.events[0]
     assert isinstance(created, events.SessionCreated) and created.resume_token == first.token.secret
+    assert first.token.secret not in repr(leg.numbered)
 
 
 async def test_a_full_server_lets_its_own_caller_in_and_nobody_else(house: House) -> None:

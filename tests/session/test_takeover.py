@@ -86,6 +86,18 @@ async def test_of_two_new_legs_the_newest_wins(house: House) -> None:
     assert (len(old.closed), len(first.closed), len(second.closed)) == (1, 1, 1)
 
 
+async def test_a_leg_that_was_given_up_and_connects_all_the_same_begins_nothing(house: House) -> None:
+    session, first = await house.call(connected=False)
+    given_up = house.add_leg(session, connected=False)
+    newest = house.add_leg(session, connected=False)
+    given_up.connect()
+    assert session.state is State.CONNECTING
+    newest.connect()
+    assert session.state is State.PREFILL and newest.types[0] == "session.created"
+    await asyncio.sleep(0)
+    assert first.closed == given_up.closed == ["replaced"] and not first.events and not given_up.events
+
+
 async def test_a_conversation_is_taken_over_again_and_again(house: House) -> None:
     session, leg = await house.live_call()
     for _ in range(20):

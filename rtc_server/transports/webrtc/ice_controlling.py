@@ -5,9 +5,9 @@ the first response that its password signs selects a path. All checks nominate. 
 keeps the consent (RFC 7675); while it goes unanswered all candidates are tried again, and after `CONSENT_EXPIRES_S`
 nothing is sent any more.
 
-The offer says where to send, and nobody knows yet whether its author may. So before the first valid response few checks
-go out in all (`MAX_UNPROVEN_CHECKS`), and nothing in them is the author's but the ufrag. A response counts only with a
-transaction id that is open, from the address that the check went to, and with the right MESSAGE-INTEGRITY.
+The offer says where to send, and nobody knows yet whether its author may. So to addresses that have not answered few
+checks go out in all, whatever restarts there are, and nothing in them is the author's but the ufrag. A response counts
+only with a transaction id that is open, from the address that the check went to, and with the right MESSAGE-INTEGRITY.
 
 Sans-IO like `ice.IceAgent`, which it is to the mux and the connection. Left out: peer-reflexive candidates, switching
 roles, freezing; a lite peer has no use for them.
@@ -24,6 +24,7 @@ from aioice import stun
 
 from rtc_server.transports.webrtc.flights import CallLater, Timer
 from rtc_server.transports.webrtc.ice import Address, Credentials, IceAgent, Path, Released
+from rtc_server.transports.webrtc.ratelimit import RateLimit
 
 FIRST_INTERVAL_S = 0.050
 LAST_INTERVAL_S = 1.0
@@ -33,8 +34,9 @@ CONSENT_EXPIRES_S = 30.0
 MAX_CANDIDATES = 8
 """Of those of the peer with the highest priority."""
 
-MAX_UNPROVEN_CHECKS = 48
-"""To all candidates together: with three of them enough for the 10 s that a peer has, and some 6 KB."""
+UNPROVEN_CHECKS_BURST = 48
+UNPROVEN_CHECKS_PER_S = 1.0
+"""To all candidates together: enough for three of them in the 10 s that a peer has, and some 6 KB."""
 
 MAX_TRANSACTIONS = 64
 """Checks whose responses may still come; the oldest makes room."""
@@ -87,7 +89,7 @@ class ControllingAgent(IceAgent):
         """The newest `_remote` has answered."""
         self._last_response_s = 0.0
         self._interval_s = FIRST_INTERVAL_S
-        self._unproven_checks = 0
+        self._unproven_checks = RateLimit(UNPROVEN_CHECKS_PER_S, UNPROVEN_CHECKS_BURST)
         self._timer: Timer | None = None
 
     def check(self, remote: RemoteAgent) -> None:
@@ -99,7 +101,6 @@ class ControllingAgent(IceAgent):
         self._remote = RemoteAgent(remote.credentials, tuple(remote.paths[:MAX_CANDIDATES]))
         self._answered = False
         self._interval_s = FIRST_INTERVAL_S
-        self._unproven_checks = 0
         self._check_again()
 
     def accepts(self, response: stun.Message, address: Address) -> bool:
@@ -153,17 +154,14 @@ class ControllingAgent(IceAgent):
             self._interval_s = min(2 * self._interval_s, LAST_INTERVAL_S)
         self._schedule(interval_s)
         for path in paths:
-            self._send_check(path, self._remote)
+            if path.address in self.paths or self._unproven_checks.allow(now):
+                self._send_check(path, self._remote)
 
     def _consents(self, now: float) -> bool:
         """The selected path is alive as far as we know: the last consent check but one has been answered."""
         return now - self._last_response_s < 2 * CONSENT_EVERY_S + FIRST_INTERVAL_S
 
     def _send_check(self, path: Path, remote: RemoteAgent) -> None:
-        if not self._answered:
-            if self._unproven_checks >= MAX_UNPROVEN_CHECKS:
-                return
-            self._unproven_checks += 1
         request = stun.Message(stun.Method.BINDING, stun.Class.REQUEST)
         request.attributes = {
             "USERNAME": f"{remote.credentials.ufrag}:{self.credentials.ufrag}",

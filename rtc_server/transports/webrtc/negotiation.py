@@ -59,7 +59,6 @@ def answer_offer(offer_sdp: str, local: LocalDescription, previous: Negotiated |
         remote_fingerprints=fingerprints,
         audio=audio,
         direction=_ANSWER_DIRECTION[offer.direction(section)],
-        remote_ptime_ms=whole_number(section.attributes.first.get("ptime"), 3, 120),
         sctp=None if data is None else _sctp(data),
         setup=_dtls_role(offer, section, previous),
         remote_lite=offer.is_ice_lite(section),

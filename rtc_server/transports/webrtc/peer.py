@@ -10,10 +10,11 @@ from typing import Protocol
 
 from aiortc import RTCCertificate
 
+from rtc_server import metrics
 from rtc_server.errors import BadOffer, PeerError
 from rtc_server.events import Numbered
 from rtc_server.log import get_logger
-from rtc_server.media.frames import FRAME_SAMPLES, SAMPLES_PER_MS
+from rtc_server.media.frames import FRAME_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS
 from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.playout import Playout
 from rtc_server.session.leg import FloatFrame, Flushed, LegStats
@@ -118,14 +119,15 @@ class WebRtcLeg:
         if self._closing is not None:
             raise BadOffer("the call has ended", hint="start a new session")
         was_silent = not self.expects_audio
-        self._adopt(answer_offer(offer_sdp, self._local, self._agreed))
-        if self._agreed.restarts_ice:
+        agreed = answer_offer(offer_sdp, self._local, self._agreed)
+        self._adopt(agreed)
+        if agreed.restarts_ice:
             self._restart_ice()
         if was_silent and self.expects_audio:
             self._rtp.last_audio_s = self._clock()  # off hold: silence counts from here
         if self._connected_s is not None:
             await self._start_events()
-        return self._agreed.answer_sdp
+        return agreed.answer_sdp
 
     def _restart_ice(self) -> None:
         """The answer has said our fresh credentials: use them, and have others for the next restart."""
@@ -287,8 +289,15 @@ class WebRtcLeg:
             self.user_audio.stop()
             self.agent_audio.stop()
             self._on_freed(self)
+        self._count_repairs()
         await asyncio.sleep(0)  # the tasks cancelled above get their last turn
         logger.info("leg closed", leg=self.id, reason=reason, path_switches=self.connection.agent.path_switches)
+
+    def _count_repairs(self) -> None:
+        counters = self.jitter_buffer.counters
+        metrics.PACKETS_RECOVERED.inc(counters.recovered_packets)
+        metrics.FEC_SECONDS.inc(counters.fec_samples / SAMPLE_RATE)
+        metrics.CONCEALED_SECONDS.inc(counters.concealed_samples / SAMPLE_RATE)
 
 
 def _fingerprint(certificate: RTCCertificate) -> Fingerprint:

@@ -42,6 +42,7 @@ class RtpReceiver:
         """
         kind, audio = packet.payload_type, self._audio
         if kind not in (audio.payload_type, audio.red_payload_type, audio.comfort_noise_payload_type):
+            self.statistics.received_other(packet.sequence_number, packet.ssrc)
             return False  # telephone events: nothing that was agreed on
         self.statistics.received(now, packet.sequence_number, packet.timestamp, packet.ssrc)
         if kind == audio.payload_type:
@@ -86,8 +87,9 @@ class RtpReceiver:
 def numbered(copies: list[red.Block], clock_hz: int) -> Iterator[tuple[int, red.Block]]:
     """How many packets before the primary each copy was sent, newest first; RED does not say (RFC 2198 section 4).
 
-    Between a copy and what followed lies a whole number of its own durations, unless packets changed their length or
-    the sender paused: then there is no telling, and neither it nor what is older is given.
+    Between a copy and what followed lies a whole number of its own durations. Where it does not, packets have changed
+    their length, there is no telling, and neither it nor what is older is given. A pause of the sender counts as if it
+    had been sent: a copy from before it gets too early a number, and is placed by its timestamp all the same.
     """
     steps = later = 0
     for copy in copies:

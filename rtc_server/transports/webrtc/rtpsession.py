@@ -145,10 +145,12 @@ class RtpSession:
             self.last_audio_s = now
 
     def _receive_rtcp(self, now: float, data: bytes) -> None:
+        """A BYE changes nothing: it ends a source, not the call (RFC 3550 section 6.6). Peers send one as they stop a
+        track, and may go on with another or only listen; who leaves closes DTLS."""
         receiver, sender = self._agreed
         for packet in parse(data):
             if isinstance(packet, SenderReport):
-                receiver.statistics.sender_report(now, packet.ntp)
+                receiver.statistics.sender_report(now, packet.ssrc, packet.ntp)
             if isinstance(packet, SenderReport | ReceiverReport):
                 for block in packet.reports:
                     sender.reported(now, block)

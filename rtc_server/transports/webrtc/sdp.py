@@ -68,8 +68,6 @@ class Negotiated:
     audio: AudioFormat
     direction: str
     """The answer's: ``sendrecv``, ``sendonly``, ``recvonly`` or ``inactive``."""
-    remote_ptime_ms: int | None
-    """What the peer would like to get."""
     sctp: SctpParameters | None
     setup: DtlsRole = "passive"
     """Our DTLS role: ``active`` (client) only where the offer leaves no choice."""

@@ -37,6 +37,11 @@ class WebRtcConfig:
     dtx: bool = False
     """Send next to nothing while the agent is silent."""
 
+    @property
+    def setup_s(self) -> float:
+        """From an answer to a leg that is connected, or has given up."""
+        return self.ice_timeout_s + self.dtls_timeout_s
+
 
 class WebRtcTransport:
     """Answers offers. `pacer` is started and stopped by whoever owns it.

@@ -120,6 +120,9 @@ class UdpMux:
         return self.drop("bad_stun")
 
     def _on_check(self, source: MuxSocket, data: bytes, remote: tuple[Any, ...]) -> None:
+        if data[_TRANSACTION_ID] in self.by_transaction:
+            # An offer gave us our own address as its peer's: two calls would keep each other up for ever.
+            return self.drop("own_check")
         request = _parse(data)
         if request is None or "FINGERPRINT" not in request.attributes:
             return self.drop("bad_stun")  # RFC 8445 section 7.1 asks for FINGERPRINT in every check

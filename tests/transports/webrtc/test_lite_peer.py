@@ -14,7 +14,7 @@ from aioice import stun
 
 from rtc_server import events
 from rtc_server.events import Numbered
-from rtc_server.transports.webrtc.ice_controlling import MAX_UNPROVEN_CHECKS, ControllingAgent
+from rtc_server.transports.webrtc.ice_controlling import UNPROVEN_CHECKS_BURST, ControllingAgent
 from tests.transports.webrtc import offers
 from tests.transports.webrtc.callers import Handler, House, house
 from tests.transports.webrtc.litepairs import TONE_HZ, Pair, connect_pair, loudest_hz, tone
@@ -106,5 +106,5 @@ async def test_lite_peer_that_is_not_there_is_given_up_after_a_bounded_number_of
                 received.append(victim.recv(2048))
             except BlockingIOError:
                 break
-        assert 3 <= len(received) <= MAX_UNPROVEN_CHECKS
+        assert 3 <= len(received) <= UNPROVEN_CHECKS_BURST
         assert all(stun.parse_message(data).message_class == stun.Class.REQUEST for data in received)

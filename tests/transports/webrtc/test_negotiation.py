@@ -121,10 +121,9 @@ def test_direction_is_answered_from_the_other_side(offered: str, answered: str) 
     assert ("a=ssrc:" in agreed.answer_sdp) is agreed.sends_audio
 
 
-@pytest.mark.parametrize(("name", "bitrate_bps", "ptime_ms"), [("S23", 20_000, 20), ("S35", MAX_BITRATE_BPS, 60)])
-def test_offered_bitrate_and_ptime_are_told(name: str, bitrate_bps: int, ptime_ms: int) -> None:
-    agreed = answer_offer(offers.read(name), LOCAL)
-    assert (agreed.audio.max_bitrate_bps, agreed.remote_ptime_ms) == (bitrate_bps, ptime_ms)
+@pytest.mark.parametrize(("name", "bitrate_bps"), [("S23", 20_000), ("S35", MAX_BITRATE_BPS)])
+def test_offered_bitrate_is_told(name: str, bitrate_bps: int) -> None:
+    assert answer_offer(offers.read(name), LOCAL).audio.max_bitrate_bps == bitrate_bps
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from rtc_server.media.rtcp import Bye, RtcpPacket, parse
+from rtc_server.transports.webrtc import rtpsession
 from rtc_server.transports.webrtc.transport import WebRtcConfig
-from tests.transports.webrtc.callers import TONE_HZ, Caller, House, echoing, let_aioice_use_loopback
+from tests.transports.webrtc.callers import TONE_HZ, Caller, House, echoing, house, let_aioice_use_loopback
 from tests.transports.webrtc.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -18,6 +20,30 @@ pytestmark = pytest.mark.e2e
 def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     let_aioice_use_loopback(monkeypatch)
     yield
+
+
+async def test_a_peer_that_stops_its_track_says_rtcp_bye_and_stays_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[RtcpPacket] = []
+
+    def parse_and_remember(data: bytes) -> list[RtcpPacket]:
+        received.extend(parse(data))
+        return parse(data)
+
+    monkeypatch.setattr(rtpsession, "parse", parse_and_remember)
+    async with house() as home:
+        caller = Caller()
+        leg, handler = await home.connect(caller)
+        async with echoing(leg):
+            await eventually(lambda: caller.heard)
+            await caller.connection.getSenders()[0].stop()
+            await eventually(lambda: any(isinstance(packet, Bye) for packet in received))
+            heard = len(caller.heard)
+            await eventually(lambda: len(caller.heard) > heard + 25)
+            caller.channel.send("still here")
+            await eventually(lambda: handler.messages)
+        assert not handler.closed
+        await caller.close()
+        await eventually(lambda: handler.closed == ["peer_closed"])
 
 
 async def test_with_dtx_a_silent_agent_sends_next_to_nothing_and_is_heard_when_it_speaks() -> None:

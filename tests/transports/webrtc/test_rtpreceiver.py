@@ -63,6 +63,13 @@ def test_what_was_not_agreed_on_is_nothing(audio: AudioFormat, kind: int) -> Non
     assert not rig.counted and not rig.sink.puts and not rig.sink.noises
 
 
+def test_telephone_events_between_the_audio_are_no_loss() -> None:
+    rig = Rig(COPIED)
+    for number, kind in ((7, OPUS), (8, TELEPHONE_EVENT), (9, TELEPHONE_EVENT), (10, OPUS)):
+        rig.receive(b"\x05\x0a\x00\xa0", kind, number)
+    assert rig.receiver.statistics.packets_lost == 0
+
+
 def test_later_offer_changes_the_payload_types() -> None:
     rig = Rig(COPIED)
     rig.receiver.agree(replace(PLAIN, payload_type=96))

@@ -192,6 +192,14 @@ def test_report_about_somebody_else_changes_nothing() -> None:
     assert rig.session.round_trip_s is None
 
 
+def test_goodbye_of_the_peers_stream_does_not_end_the_call() -> None:
+    rig = Rig()
+    rig.receive(1)
+    rig.receive_rtcp(rtcp.ReceiverReport(PEER_SSRC), rtcp.Bye((PEER_SSRC,)))
+    assert rig.receive(2), "a sender that was stopped goes on with the same stream"
+    assert len(rig.sink.puts) == 2
+
+
 def test_goodbye_is_the_last_thing_that_leaves() -> None:
     rig = Rig()
     rig.session.send_audio(50.0, tone(0))
