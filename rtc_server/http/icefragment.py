@@ -55,6 +55,16 @@ class OfferAnswer:
         return "".join(f"{line}\r\n" for line in [*head, *section])
 
 
+def origin_of(sdp: str) -> list[str]:
+    """Who made an offer (RFC 8866, section 5.2): name and session id, the same in all offers of a connection."""
+    return _first(sdp, "o=").split()[:2]
+
+
+def fingerprint_of(sdp: str) -> str:
+    """Of the certificate (RFC 8122): the same in all offers of a connection."""
+    return _first(sdp, "a=fingerprint:").upper()
+
+
 def _first(sdp: str, prefix: str) -> str:
     """The value of the first line with this beginning."""
     return next((line.removeprefix(prefix).strip() for line in sdp.splitlines() if line.startswith(prefix)), "")

@@ -28,7 +28,7 @@ from rtc_server.errors import (
     SessionNotFound,
     TooLarge,
 )
-from rtc_server.http.icefragment import OfferAnswer
+from rtc_server.http.icefragment import OfferAnswer, fingerprint_of, origin_of
 from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.session.registry import SessionRegistry
@@ -189,15 +189,16 @@ class Sessions:
             # The peer's checks tell where it is; its candidates are never needed.
             return web.Response(status=204)
         offer = await read_offer(request)
-        agreed = await self._renegotiate(self._leg(session), offer.sdp)
+        agreed = await self._renegotiate(self._leg_of(session, offer.sdp), offer.sdp)
         return Answer(session.id, agreed, request.content_type == SDP).response(200)
 
     async def _update_ice(self, request: web.Request, session: Session) -> web.Response:
         """A WHIP client's candidates, or its ICE restart (RFC 9725, sections 4.3.2 and 4.3.3)."""
         fragment = await read_text(request)
-        leg = self._leg(session)
-        agreed = self._agreed.get(leg, OfferAnswer("", ""))
-        if request.headers.get("If-Match", "*") not in ("*", agreed.entity_tag):
+        legs, named = self._legs(session), request.headers.get("If-Match", "*")
+        leg = next((leg for leg in legs if self._agreed_by(leg).entity_tag == named), legs[0])
+        agreed = self._agreed_by(leg)
+        if named not in ("*", agreed.entity_tag):
             raise OldIceSession("If-Match names an ICE session that is over", hint="restart ICE with If-Match: *")
         offer = agreed.restarted_by(fragment)
         if offer is None:
@@ -217,22 +218,37 @@ class Sessions:
         await session.wait_closed()
         return web.Response(status=204)
 
+    def _leg_of(self, session: Session, offer_sdp: str) -> Renegotiable:
+        """The leg whose peer made this offer, else the newest: a leg asked for to resume may never come about."""
+        legs = self._legs(session)
+        for name in (origin_of, fingerprint_of):
+            wanted = name(offer_sdp)
+            for leg in legs:
+                if wanted and name(self._agreed_by(leg).offer) == wanted:
+                    return leg
+        return legs[0]
+
+    def _agreed_by(self, leg: Renegotiable) -> OfferAnswer:
+        return self._agreed.get(leg, OfferAnswer("", ""))
+
     @staticmethod
-    def _leg(session: Session) -> Renegotiable:
-        """The leg that the caller set up last: a client that brings a new one has given up the old."""
-        leg = session.newest_leg
-        if leg is None:
+    def _legs(session: Session) -> list[Renegotiable]:
+        """Newest first, never empty. Raises: NotConnected, SessionNotFound."""
+        if not session.legs:
             hint = "take the conversation over: POST /v1/sessions with `resume`"
             raise NotConnected("the session's connection is closed", hint=hint)
-        if not isinstance(leg, Renegotiable):
+        legs: list[Renegotiable] = [leg for leg in session.legs if isinstance(leg, Renegotiable)]
+        if not legs:
             raise SessionNotFound("this session is no WebRTC call", hint="only WebRTC calls take offers")
-        return leg
+        return legs
 
 
 async def read_offer(request: web.Request) -> OfferBody:
     """An offer as JSON or as plain SDP. Raises: BadRequest, TooLarge."""
     if request.content_type == SDP:
         token = request.headers.get(RESUME_TOKEN, "")[:MAX_TOKEN_CHARS]
+        if not token.isascii():
+            raise BadRequest(f"{RESUME_TOKEN} is no token", hint="send the resume_token of the session as it came")
         offer = OfferBody(sdp=await read_text(request), resume=token or None)
     else:
         try:

@@ -158,6 +158,7 @@ class Reassembly:
             self.real_from = store.end
             if silence and not self.in_silence:  # only now it is known that nothing was lost
                 agreed = min(given_out, self.provisional_samples)
+                self.provisional_samples -= agreed
                 counters.concealed_samples -= agreed
                 counters.dtx_samples += agreed
         if concealed - given_out > _LONGEST_FILL:

@@ -26,9 +26,10 @@ class Legs:
         return self.current.leg if self.current is not None else None
 
     @property
-    def newest(self) -> Leg | None:
-        """The leg that the caller made last: the coming one, else the current one."""
-        return self.coming.leg if self.coming is not None else self.leg
+    def all(self) -> tuple[Leg, ...]:
+        """The coming one first."""
+        legs = [attachment.leg for attachment in (self.coming, self.current) if attachment is not None]
+        return tuple(leg for leg in legs if leg is not None)
 
     def expect(self, attachment: Attachment) -> None:
         """Wait for this leg to connect; the one that was waited for so far is given up."""

@@ -44,7 +44,7 @@ class SessionRegistry:
     def get(self, session_id: str) -> Session:
         """Raises: SessionNotFound, for an unknown id and an ended session alike."""
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.state is State.CLOSED:
             raise SessionNotFound("no such session", hint="it may have ended; start a new one with POST /v1/sessions")
         return session
 

@@ -124,9 +124,9 @@ class Session:
         return self._legs.leg
 
     @property
-    def newest_leg(self) -> Leg | None:
-        """The leg that the caller set up last, connected or not."""
-        return self._legs.newest
+    def legs(self) -> tuple[Leg, ...]:
+        """The leg that carries the conversation, and before it the one that is being set up to take over."""
+        return self._legs.all
 
     def leg_attached(self, attachment: Attachment) -> None:
         if self.state is State.CLOSED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -102,7 +103,41 @@ async def test_a_bad_request_changes_nothing(site: Site, more: dict[str, Any], s
     assert response.status == status
     await site.house.tick(3, alive=leg)
     assert session.state is State.LIVE and session.leg is leg
-    assert leg.closed == [] and session.newest_leg is leg
+    assert leg.closed == [] and session.legs == (leg,)
+
+
+@pytest.mark.parametrize(
+    "name", ["o=- 17 {} IN IP4 0.0.0.0", "a=fingerprint:sha-256 AB:{}"], ids=["origin", "certificate"]
+)
+async def test_an_offer_goes_to_the_leg_of_its_peer_though_another_one_was_asked_for(site: Site, name: str) -> None:
+    """A resume whose answer got lost must not take the live connection's offers."""
+    first, other = (f"v=0\r\n{name.format(number)}\r\n" for number in (1, 2))
+    if name.startswith("o="):
+        other = other.replace(" 17 ", " 18 ")
+    body = await (await site.client.post("/v1/sessions", json=OFFER | {"sdp": first})).json()
+    live = site.webrtc.legs[-1]
+    live.connect()
+    await site.house.tick(2)
+    await resume(site, body["resume_token"], sdp=other)
+    stray = site.webrtc.legs[-1]
+    response = await site.client.patch(f"/v1/sessions/{body['id']}", json=OFFER | {"sdp": first + "a=mid:0\r\n"})
+    assert response.status == 200
+    assert (len(live.offers), len(stray.offers)) == (2, 1)
+
+
+async def test_a_token_that_is_no_text_is_refused(site: Site) -> None:
+    reader, writer = await asyncio.open_connection(site.client.host, site.client.port)
+    head = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sdp\r\nContent-Length: 3\r\n"
+    writer.write(head + b"Resume-Token: \xff\r\n\r\nv=0")
+    assert b" 400 " in await reader.readline()
+    writer.close()
+    assert site.webrtc.legs == []
+
+
+async def test_an_offer_to_a_session_that_is_ending_gets_404(site: Site) -> None:
+    body, session, _ = await live_call(site)
+    session.close("client_closed")
+    assert (await site.client.patch(f"/v1/sessions/{body['id']}", json=OFFER)).status == 404
 
 
 async def test_the_conversation_keeps_its_persona_and_voice(site: Site) -> None:

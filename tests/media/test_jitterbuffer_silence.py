@@ -144,3 +144,22 @@ def test_noise_twice_and_of_a_replaced_source_is_counted_and_changes_nothing() -
     buffer.comfort_noise(0.43, 9, 9 * UNITS, -10.0, ssrc=1)
     assert buffer.counters.duplicates == 1
     assert buffer.counters.stragglers == 1
+
+
+def test_what_turns_out_to_be_a_pause_is_taken_back_once_only() -> None:
+    """Pauses in a row: what counts as concealed never falls below nothing."""
+    rng = np.random.default_rng(5)
+    payload = bytes([8, *([0] * 20)])  # Opus, 20 ms
+    for _ in range(20):
+        buffer, sequence_number, timestamp = JitterBuffer(), 0, 0
+        for slot in range(80):
+            for _ in range(3 if rng.random() < 0.5 else 1):
+                if rng.random() < 0.5:
+                    buffer.put(slot * PACKET_S, sequence_number, timestamp, payload)
+                    sequence_number += 1
+                    timestamp += 960
+                else:
+                    timestamp += 960 * int(rng.integers(1, 4))
+            if slot % 4 == 3:
+                buffer.take((slot + 1) * PACKET_S)
+            assert buffer.counters.concealed_samples >= 0
