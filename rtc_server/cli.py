@@ -66,7 +66,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     session = parser.add_argument_group("sessions")
     session.add_argument("--max-half-open", type=int, metavar="N", help="calls in set-up at once (default 64)")
     session.add_argument("--idle-limit-s", type=float, metavar="S", help="end a call without audio (default 300)")
-    session.add_argument("--resume-s", type=float, metavar="S", help="wait so long for a lost caller (default 10)")
+    session.add_argument("--resume-s", type=float, metavar="S", help="keep a call whose connection closed (default 10)")
     session.add_argument("--drain-s", type=float, metavar="S", help="let calls go on after SIGTERM (default 5)")
     _add_other(parser)
 
@@ -78,7 +78,7 @@ def _add_turn(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_turn_server(turn: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    turn.add_argument("--turn-urls", metavar="URL", action="append", help="turn:HOST:3478?transport=udp (repeatable)")
+    turn.add_argument("--turn-urls", metavar="URL", action="append", help="turn:HOST:3478?transport=udp; repeat, or use commas")
     turn.add_argument("--turn-secret-file", type=Path, metavar="FILE", help="what the TURN server knows too")
 
 
