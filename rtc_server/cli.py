@@ -78,7 +78,7 @@ def _add_turn(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_turn_server(turn: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    turn.add_argument("--turn-urls", metavar="URL", action="append", help="turn:HOST:3478?transport=udp; repeat, or use commas")
+    turn.add_argument("--turn-urls", metavar="URL", action="append", help="turn:HOST:3478?transport=udp; also a,b")
     turn.add_argument("--turn-secret-file", type=Path, metavar="FILE", help="what the TURN server knows too")
 
 
