@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from rtc_server.bench.call import Call
 from rtc_server.bench.figures import CallRecord, Figures, Setup, Window
 from rtc_server.bench.impairment import Uplink
 from rtc_server.bench.pacer import Pacer
-from rtc_server.bench.procstat import Usage, read_usage
+from rtc_server.bench.procstat import Usage, load_of_machine, read_usage
 from rtc_server.bench.signaling import TIMEOUT_S, Signaling
 from rtc_server.bench.voice import LoopVoice
 from rtc_server.errors import PeerError, RtcServerError
@@ -191,7 +190,7 @@ class LoadClient:
             **figures.cost_figures(len(records), window),
             "joined": self._joined,
             "events": sum(call.events for call in self._calls),
-            "load1": _load(),
+            "load1": load_of_machine(),
         }
 
 
@@ -210,10 +209,6 @@ def _record(call: Call, number: int, window: Window) -> CallRecord:
             for burst, onset_s in signals.bursts_between(first, last, _loop_offset_packets(number))
         ]
     return CallRecord(call.received(), spoken, call.uplink.dropped)
-
-
-def _load() -> float | None:
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 async def measure(spec: ClientSpec) -> Figures:

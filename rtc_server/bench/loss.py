@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rtc_server.bench.impairment import SHAPES, Impairment, Shape
 from rtc_server.bench.losscalls import Script, heard_for_real
 from rtc_server.bench.lossfigures import FindWords, loss_figures
 from rtc_server.bench.options import Options, check
+from rtc_server.bench.procstat import load_of_machine
 from rtc_server.bench.report import Report
 from rtc_server.bench.speech import Speech, load_speech
 from rtc_server.bench.virtualcalls import heard_in_virtual_time
@@ -147,14 +147,13 @@ def _measure(options: LossOptions, speech: Speech, repair: str, words: FindWords
         calls = heard_in_virtual_time(script, options.calls)
     else:
         calls = heard_for_real(script, options.calls, options.server_cpu)
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {
         "repair": repair,
         "loss_pct": options.loss,
         "burst": options.burst,
         "jitter_ms": options.jitter,
         **loss_figures(calls, speech, options.delay, words),
-        "load1": load,
+        "load1": load_of_machine(),
     }
 
 

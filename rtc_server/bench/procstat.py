@@ -49,3 +49,8 @@ def _descendants(pid: int, proc: Path) -> list[int]:
     except OSError:
         return found
     return found
+
+
+def load_of_machine() -> float | None:
+    """Processes that ran or waited in the last minute, on average. None where the system does not tell."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from rtc_server.bench.client import encode_loop
 from rtc_server.bench.figures import Figures, rounded
 from rtc_server.bench.impairment import Impairment
 from rtc_server.bench.options import Options, check
+from rtc_server.bench.procstat import load_of_machine
 from rtc_server.bench.report import Report
 from rtc_server.bench.roamcalls import Move, moves
 
@@ -69,8 +69,9 @@ def run(options: RoamOptions) -> int:
             asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner,
         ):
             restarts, changes = runner.run(moves(target, network, options.times, encode_loop()))
-        load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-        report.add(target.name, 1, {**roam_figures(restarts, changes), "delay_ms": options.delay, "load1": load})
+        report.add(
+            target.name, 1, {**roam_figures(restarts, changes), "delay_ms": options.delay, "load1": load_of_machine()}
+        )
     finally:
         report.finish()
     return 0
