@@ -216,7 +216,9 @@ async def test_a_microphone_that_is_pulled_out_is_replaced_by_what_there_is(
     await wait_heard(talk.page, sound=True)
     # What a browser does with the track of a device that is gone.
     await talk.page.evaluate("ear.microphones[0].stop(); ear.microphones[0].dispatchEvent(new Event('ended'))")
-    await talk.page.wait_for_function("ear.microphones.length === 2")
+    async with asyncio.timeout(5):
+        while await talk.page.evaluate("ear.microphones.length") < 2:
+            await asyncio.sleep(0.1)
     await wait_heard(talk.page, sound=True)
     await expect(talk.error).to_be_empty()
     await talk.end()
