@@ -106,7 +106,7 @@ json_values = st.recursive(
     st.binary(max_size=100)
     | st.fixed_dictionaries(
         {"kind": st.sampled_from(["launch", "reserve", "exchange", "ticked", "heartbeat", "nothing"])},
-        optional=dict.fromkeys(("id", "prompt", "leases", "capacity", "outputs", "metrics", "options"), json_values),
+        optional=dict.fromkeys(("prompt", "leases", "capacity", "outputs", "metrics", "options"), json_values),
     ).map(lambda value: json.dumps(value).encode())
 )
 def test_what_is_no_message_is_a_wire_error(header: bytes) -> None:
