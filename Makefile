@@ -78,7 +78,7 @@ lock: $(BIN)/python ## Write requirements/*.txt anew from pyproject.toml.
 	  $(NOT_HASHED) --output-file requirements/dev.txt
 
 clean: ## Remove everything that was installed or built here.
-	rm -rf $(VENV) build dist artifacts tests/static/node_modules tests/e2e/wrtc/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist artifacts tests/static/node_modules tests/e2e/*/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find rtc_server tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -106,9 +106,10 @@ $(VENV)/.personaplex: requirements/personaplex.txt requirements/torch.txt pyproj
 	$(INSTALL_SELF)
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt requirements/torch.txt pyproject.toml | $(BIN)/python
+$(VENV)/.dev: requirements/dev.txt requirements/moshi.txt requirements/torch.txt pyproject.toml | $(BIN)/python
 	@echo "Installing what the tests need into $(VENV)"
 	@$(INSTALL_LOCKED) requirements/dev.txt
+	@$(INSTALL_LOCKED) requirements/moshi.txt --no-deps
 	@$(INSTALL_TORCH)
 	$(INSTALL_SELF)
 	@touch $(VENV)/.demo $(VENV)/.personaplex $@

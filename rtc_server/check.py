@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +22,7 @@ from rtc_server.errors import ConfigError, MissingLibrary, RtcServerError
 from rtc_server.http.iceservers import ice_servers
 from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
+from rtc_server.http.webui import OWN, PERSONAPLEX, WebUi, read_folder
 from rtc_server.launch import chosen_engine, engine_options
 from rtc_server.media import libopus
 from rtc_server.transports.webrtc.addresses import advertised_addresses
@@ -98,7 +100,15 @@ def _gpu(_settings: Settings) -> Finding:
     return Finding("GPU", True, "; ".join(answer.split("\n")).strip("; "))
 
 
-def _page(_settings: Settings) -> Finding:
+def _page(settings: Settings) -> Finding:
+    if settings.http.web_ui == PERSONAPLEX:
+        return Finding("page", None, "PersonaPlex's own client, which the start fetches from the hub or its cache")
+    if settings.http.web_ui != OWN:
+        try:
+            WebUi(read_folder(Path(settings.http.web_ui).expanduser()))
+        except ConfigError as error:
+            return Finding("page", False, error.message, error.hint)
+        return Finding("page", True, settings.http.web_ui)
     index = static_dir() / "index.html"
     if index.is_file():
         return Finding("page", True, str(static_dir()))

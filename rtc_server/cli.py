@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(run=_serve)
     _add_settings(check := commands.add_parser("check", help="say what is there, and what to do about what is not"))
     check.set_defaults(run=_check)
+    _add_talk(commands.add_parser("talk", help="talk to a server from the terminal, or send it a file"))
     _add_offline(commands.add_parser("offline", help="send files through an engine, without network and clock"))
     _add_verify(commands.add_parser("verify", help="compare this machine's model with golden tensors"))
     _add_voices(commands.add_parser("voices", help="list the voices, or prepare some of your own"))
@@ -57,6 +58,11 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     http.add_argument("--tls-cert", type=Path, metavar="PEM", help="certificate chain")
     http.add_argument("--tls-key", type=Path, metavar="PEM", help="its private key")
     http.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus metrics on 127.0.0.1")
+    http.add_argument(
+        "--web-ui",
+        metavar="DIR|personaplex",
+        help="another page at /: a folder with an index.html, or PersonaPlex's own client, fetched from the hub",
+    )
     media = parser.add_argument_group("media")
     media.add_argument("--udp-port", type=int, help="UDP port of all calls, on all interfaces (default 8125)")
     media.add_argument("--advertise-ip", metavar="IP", action="append", help="address to offer to callers (repeatable)")
@@ -118,6 +124,13 @@ def _add_model(model: argparse._ArgumentGroup) -> None:
     )
     model.add_argument("--depformer-steps", type=int, choices=(8, 16), help="default 8; 16 guesses the caller too")
     model.add_argument("--threads", type=int, metavar="N", help="CPU threads of the model (default: all cores but one)")
+
+
+def _add_talk(parser: argparse.ArgumentParser) -> None:
+    from rtc_server.talk import command
+
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run_arguments)
 
 
 def _add_offline(parser: argparse.ArgumentParser) -> None:

@@ -61,6 +61,8 @@ class HttpSettings(_Section):
     tls_key: Path | None = None
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Prometheus metrics on 127.0.0.1 at this port."""
+    web_ui: str = Field(default="own", min_length=1)
+    """The page at ``/``: ``own``, ``personaplex`` for the official client, or a folder with another one."""
 
     @field_validator("allow_origin")
     @classmethod

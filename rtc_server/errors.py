@@ -31,7 +31,8 @@
     └── ConfigError              a setting is wrong
 
 A message says what failed, which value, and what to do. ``code`` is what clients match on, ``http_status`` is how the
-HTTP API tells it, ``retry_after_s`` when trying again makes sense.
+HTTP API tells it, ``close_code`` how a WebSocket does (RFC 6455 section 7.4 and its registry), ``retry_after_s`` when
+trying again makes sense.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class RtcServerError(Exception):
 
     code: ClassVar[str] = "internal"
     http_status: ClassVar[int] = 500
+    close_code: ClassVar[int] = 1011
+    """Internal error."""
     retry_after_s: ClassVar[int | None] = None
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -62,6 +65,7 @@ class RtcServerError(Exception):
 class ClientError(RtcServerError):
     code = "client_error"
     http_status = 400
+    close_code = 1008  # policy violation
 
 
 class BadRequest(ClientError):
@@ -114,6 +118,7 @@ class OldIceSession(ClientError):
 class TooManyResumes(ClientError):
     code = "too_many_resumes"
     http_status = 429
+    close_code = 1013
     retry_after_s = 5
 
 
@@ -125,6 +130,7 @@ class TooLarge(ClientError):
 class CapacityError(RtcServerError):
     code = "at_capacity"
     http_status = 503
+    close_code = 1013  # try again later
     retry_after_s = 5
 
 
@@ -161,6 +167,7 @@ class EngineError(RtcServerError):
 class EngineUnavailable(EngineError):
     code = "engine_unavailable"
     http_status = 503
+    close_code = 1013
     retry_after_s = 5
 
 

@@ -114,6 +114,15 @@ class InputSpeechStopped(ServerEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class InputDropped(ServerEvent):
+    """Audio of the user came faster than time passes, and the oldest of it was thrown away. Sockets only."""
+
+    type = "input.dropped"
+    dropped_ms: int
+    """Since the last event of this type."""
+
+
+@dataclass(frozen=True, slots=True)
 class InputTranscript(ServerEvent):
     type = "input.transcript"
     item: int

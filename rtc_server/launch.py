@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rtc_server.config import EngineSettings, LogSettings
 from rtc_server.engine.local import LocalEngine
 from rtc_server.engine.registry import AUTO, EngineChoice, EngineOptions, choose, create
@@ -43,3 +45,13 @@ def make_engine(name: str, settings: EngineSettings, log: LogSettings) -> LocalE
     if has_own_process(settings.engine_process, name):
         return RemoteEngine(name, options, log_level=log.log_level, log_format=log.log_format)
     return LocalEngine(create(name, options))
+
+
+def web_client(settings: EngineSettings) -> Path:
+    """The archive with the official client of PersonaPlex, which is published beside the model.
+
+    Raises: ConfigError.
+    """
+    from rtc_server.engine.personaplex.webclient import fetch_web_client
+
+    return fetch_web_client(settings.model, settings.revision)

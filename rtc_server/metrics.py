@@ -24,6 +24,9 @@ PACKET_LATENESS_SECONDS = Histogram(
     "Departure of outgoing packets behind their time",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
 )
+INPUT_DROPPED_SECONDS = Counter(
+    "rtc_input_dropped_seconds_total", "Audio of callers on sockets that came faster than time passes, and was dropped"
+)
 EVENTS_REJECTED = Counter("rtc_events_rejected_total", "Client events that were malformed or unknown", ["code"])
 EVENTS_DROPPED = Counter("rtc_events_dropped_total", "Server events dropped because the peer does not read")
 BARGE_INS = Counter("rtc_barge_in_total", "Interruptions of the agent", ["source"])

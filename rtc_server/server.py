@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import signal
 import ssl
@@ -18,12 +19,16 @@ from rtc_server.config import Settings
 from rtc_server.errors import ConfigError
 from rtc_server.http.app import create_app
 from rtc_server.http.auth import Gate
+from rtc_server.http.chat import MAX_LINE_BYTES, Chat
+from rtc_server.http.duplex import Duplex
 from rtc_server.http.iceservers import ice_servers
 from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
+from rtc_server.http.sockets import SocketLimits
 from rtc_server.http.tls import ssl_context
-from rtc_server.launch import chosen_engine, make_engine
+from rtc_server.http.webui import WebUi, chosen_page
+from rtc_server.launch import chosen_engine, make_engine, web_client
 from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission, Defaults
 from rtc_server.session.conductor import Conductor
@@ -48,13 +53,19 @@ class Server:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
+        self._clock = clock
         self.choice = chosen_engine(settings.engine)
         self.ice_servers = ice_servers(settings.turn)
         self.engine = make_engine(self.choice.name, settings.engine, settings.log)
         self.pacer = Pacer(clock)
         self.conductor = Conductor(self.engine, self.pacer, clock)
         self.registry = SessionRegistry(self.conductor)
-        media = WebRtcConfig(settings.webrtc.udp_port, settings.webrtc.advertise_ip, dtx=settings.webrtc.dtx)
+        media = WebRtcConfig(
+            settings.webrtc.udp_port,
+            settings.webrtc.advertise_ip,
+            dtx=settings.webrtc.dtx,
+            local_callers=settings.http.loopback,
+        )
         self.webrtc = WebRtcTransport(media, self.pacer, clock)
         self.admission = Admission(
             self.engine,
@@ -89,13 +100,15 @@ class Server:
 
     async def start(self) -> None:
         """Raises: ConfigError, EngineError, MissingLibrary."""
+        fetch = functools.partial(web_client, self.settings.engine)
+        page = await asyncio.to_thread(chosen_page, self.settings.http.web_ui, fetch)
         await self.engine.start()
         # The default prompt must work, or nobody's call will.
         await self.admission.check_defaults()
         await self.webrtc.start()
         self.pacer.start()
         self._conducting = asyncio.create_task(self.conductor.run(), name="conductor")
-        await self._serve_http(ssl_context(self.settings.http, self.webrtc.connectivity()))
+        await self._serve_http(page, ssl_context(self.settings.http, self.webrtc.connectivity()))
         if self.settings.http.metrics_port is not None:
             self._metrics = self._serve_metrics(self.settings.http.metrics_port)
         # What lives now lives for ever: the collector need not look at it on a live call.
@@ -160,17 +173,22 @@ class Server:
             ) from None
         return server
 
-    async def _serve_http(self, tls: ssl.SSLContext | None) -> None:
+    async def _serve_http(self, page: Page | WebUi, tls: ssl.SSLContext | None) -> None:
         http = self.settings.http
         gate = Gate(http)
         info = Info(self.engine, self.admission, self.connectivity, gate.needs_key, self.ice_servers)
         sessions = Sessions(self.admission, self.registry, self.webrtc, self.ice_servers)
-        app = create_app(gate, sessions, info, Page())
+        sockets = SocketLimits()
+        chat = Chat(self.admission, self._clock, sockets)
+        duplex = Duplex(self.admission, self._clock, sockets)
+        app = create_app(gate, sessions, info, page, chat, duplex)
+        app.on_shutdown.append(duplex.shut_down)
         self._runner = web.AppRunner(
             app,
             access_log=None,
             keepalive_timeout=30,
             shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            max_line_size=MAX_LINE_BYTES,
             auto_decompress=False,  # a few KiB of gzip become megabytes, and hold up every call
         )
         await self._runner.setup()

@@ -22,7 +22,7 @@ MAX_LINES = 500
 COMMON = {"rtc_server", "rtc_server.errors", "rtc_server.events", "rtc_server.metrics", "rtc_server.log"}
 ENGINE_SEAM = {"rtc_server.engine.client", "rtc_server.engine.stepper", "rtc_server.media"}
 SESSION = {"rtc_server.session", *ENGINE_SEAM}
-TRANSPORT = {"rtc_server.transports.pacer", *SESSION}
+TRANSPORT = {"rtc_server.transports.pacer", "rtc_server.transports.ratelimit", *SESSION}
 WIRES = {"rtc_server.transports.webrtc", "rtc_server.transports.websocket", "rtc_server.transports.sip"}
 HTTP = {"rtc_server.config", "rtc_server.http", "rtc_server.dialects", *WIRES, *TRANSPORT}
 SERVER = {"rtc_server.server", "rtc_server.check", "rtc_server.launch", "rtc_server.engine", *HTTP}
@@ -30,6 +30,7 @@ COMMANDS = {
     "rtc_server.bench",
     "rtc_server.bench.engine",
     "rtc_server.offline",
+    "rtc_server.talk",
     "rtc_server.token_command",
     "rtc_server.verify_command",
     "rtc_server.voices_command",
@@ -51,16 +52,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.engine.echo": {"rtc_server.engine", *ENGINE_SEAM, *COMMON},
     "rtc_server.engine.cascade": {"rtc_server.engine", *ENGINE_SEAM, *COMMON},
     "rtc_server.engine.personaplex": {"rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    # What the page at / may be, without a model.
+    "rtc_server.engine.personaplex.webclient": {"rtc_server.engine.personaplex", *COMMON},
     "rtc_server.session": SESSION | COMMON,
     "rtc_server.transports": COMMON,
     "rtc_server.transports.pacer": COMMON,
+    "rtc_server.transports.ratelimit": COMMON,
     "rtc_server.transports.webrtc": TRANSPORT | COMMON,
     "rtc_server.transports.websocket": TRANSPORT | COMMON,
     "rtc_server.transports.sip": TRANSPORT | COMMON,
     "rtc_server.dialects": TRANSPORT | COMMON,
     "rtc_server.http": HTTP | COMMON,
-    "rtc_server.launch": {"rtc_server.config", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    "rtc_server.launch": {
+        *("rtc_server.config", "rtc_server.engine", "rtc_server.engine.personaplex.webclient"),
+        *(*ENGINE_SEAM, *COMMON),
+    },
     "rtc_server.offline": {"rtc_server.config", "rtc_server.launch", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    "rtc_server.talk": {"rtc_server.media", "rtc_server.transports.websocket", *COMMON},
     "rtc_server.token_command": {"rtc_server.config", "rtc_server.http", *COMMON},
     "rtc_server.verify_command": {"rtc_server.engine.personaplex", *COMMON},
     "rtc_server.voices_command": {"rtc_server.engine.personaplex", *COMMON},
@@ -71,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("rtc_server.config", "rtc_server.engine", *WIRES, *ENGINE_SEAM, *COMMON),
     },
     "rtc_server.bench.listener": {"rtc_server.engine", "rtc_server.engine.echo", *ENGINE_SEAM, *COMMON},
-    "rtc_server.bench.speech": {"rtc_server.offline", *ENGINE_SEAM, *COMMON},
+    "rtc_server.bench.speech": ENGINE_SEAM | COMMON,
     "rtc_server.bench.words": {"rtc_server.engine.cascade", *ENGINE_SEAM, *COMMON},
     "rtc_server.bench.engine": {"rtc_server.bench", "rtc_server.engine.personaplex", *COMMON},
     "rtc_server.cli": COMMANDS | SERVER | COMMON,
@@ -84,7 +92,12 @@ ONLY_IN = {
     "safetensors": "rtc_server.engine.personaplex",
     "ray": "rtc_server.engine.ray",
 }
-EXTRA_OF = {"rtc_server.engine.cascade": "demo", "rtc_server.engine.personaplex": "personaplex"}
+EXTRA_OF = {
+    "rtc_server.engine.cascade": "demo",
+    "rtc_server.engine.personaplex": "personaplex",
+    "rtc_server.engine.personaplex.webclient": "personaplex",
+    "rtc_server.talk": "talk",
+}
 NOT_IN_MEDIA = {"aiohttp", "aioice", "aiortc", "asyncio", "select", "selectors", "socket", "socketserver", "ssl"}
 
 TOP_LEVEL = {

@@ -4,6 +4,7 @@ import io
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -24,6 +25,13 @@ def test_everything_is_looked_at() -> None:
     assert findings["libopus"].ok and "opus" in findings["libopus"].found
     assert findings["engine"].ok and "echo" in findings["engine"].found
     assert findings["page"].ok
+
+
+def test_another_page_is_looked_at_too(tmp_path: Path) -> None:
+    assert examined(web_ui=str(tmp_path))["page"].ok is False
+    (tmp_path / "index.html").write_text("<p>")
+    assert examined(web_ui=str(tmp_path))["page"].ok
+    assert "hub" in examined(web_ui="personaplex")["page"].found
 
 
 def test_taken_udp_port_is_named_with_what_to_do() -> None:

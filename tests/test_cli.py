@@ -10,7 +10,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert end.value.code == 0
     out = capsys.readouterr().out
-    for command in ("serve", "check", "offline", "verify", "voices", "bench"):
+    for command in ("serve", "check", "talk", "offline", "verify", "voices", "bench"):
         assert command in out
 
 
@@ -33,6 +33,7 @@ def test_no_command_is_a_usage_error() -> None:
         (["serve", "--slots", "0"], "slots"),
         (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
         (["serve", "--engine", "ecko"], "did you mean"),
+        (["serve", "--engine", "echo", "--web-ui", "nowhere"], "nowhere is no folder"),
         (["check", "--advertise-ip", "example"], "advertise_ip"),
         (["serve", "--engine", "personaplex", "--model", "no such model"], "neither a folder nor the name"),
         (["serve", "--engine", "personaplex", "--device", "cuda:9", "--model", "a/b"], "cuda:9"),

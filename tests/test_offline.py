@@ -31,7 +31,6 @@ from rtc_server.media.pcm import to_float, to_int16
 from rtc_server.offline import command
 from rtc_server.offline.run import Pair, check_paths, run
 from rtc_server.offline.stream import AgentFrame, Failure, stream
-from rtc_server.offline.wav import read_wav
 
 LENGTHS = (1, 1919, 1920, 1921, 5000)
 
@@ -158,49 +157,6 @@ def test_pairs_of_different_lengths_share_one_engine(tmp_path: Path) -> None:
     assert run(lambda: echo(len(pairs)), pairs) == []
     for pair, pcm in zip(pairs, recordings, strict=True):
         assert np.array_equal(samples_of(pair.target), pcm)
-
-
-@pytest.mark.parametrize(
-    ("rate", "channels", "samples", "expected"),
-    [(48_000, 2, 96_001, 48_001), (44_100, 1, 44_100, 24_000), (16_000, 1, 16_001, 24_002), (8_000, 1, 800, 2_400)],
-)
-def test_other_rates_and_channels_keep_their_duration(
-    rate: int, channels: int, samples: int, expected: int, tmp_path: Path
-) -> None:
-    tone = 10_000 * np.sin(2 * np.pi * 440 * np.arange(samples) / rate)
-    source = write_wav(tmp_path / "in.wav", np.repeat(tone.astype(np.int16)[:, None], channels, 1), rate)
-    pcm = read_wav(source)
-    assert len(pcm) == expected
-    wanted = 10_000 * np.sin(2 * np.pi * 440 * np.arange(expected) / 24_000)
-    middle = slice(expected // 4, -expected // 4)
-    assert np.abs(pcm[middle] - wanted[middle]).max() < 100
-
-
-def test_channels_are_mixed(tmp_path: Path) -> None:
-    pcm = np.stack([np.full(4000, 8000), np.full(4000, 2000)], 1).astype(np.int16)
-    mixed = read_wav(write_wav(tmp_path / "in.wav", pcm))
-    assert np.abs(mixed - 5000).max() <= 1
-
-
-def test_samples_of_other_formats_are_read(tmp_path: Path) -> None:
-    with wave.open(str(tmp_path / "in.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(1)
-        file.setframerate(24_000)
-        file.writeframes(bytes([128, 255, 0, 128]))
-    assert read_wav(tmp_path / "in.wav").tolist() == [0, 127 << 8, -128 << 8, 0]
-
-
-@pytest.mark.parametrize("content", [b"", b"RIFF", b"no sound at all" * 100, b"#EXTM3U\nhttp://localhost/x\n"])
-def test_what_is_no_wav_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "in.wav").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"in\.wav"):
-        read_wav(tmp_path / "in.wav")
-
-
-def test_a_wav_without_samples_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no sound"):
-        read_wav(write_wav(tmp_path / "in.wav", noise(0)))
 
 
 def test_a_missing_input_is_refused_before_the_engine_is_built(tmp_path: Path) -> None:

@@ -192,6 +192,11 @@ def test_dtx_is_a_setting_of_the_calls() -> None:
     assert not Server(settings()).webrtc.config.dtx
 
 
+@pytest.mark.parametrize(("host", "local"), [("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False)])
+def test_callers_are_local_where_the_web_server_listens_on_loopback(host: str, local: bool) -> None:
+    assert Server(settings(host=host, auth="none")).webrtc.config.local_callers is local
+
+
 async def test_taken_metrics_port_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         server = Server(settings(metrics_port=other.getsockname()[1]))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rtc_server.engine.stepper import SAMPLE_RATE
 from rtc_server.errors import ConfigError
 from rtc_server.media.pcm import to_float
-from rtc_server.offline.wav import read_wav
+from rtc_server.media.wav import read_wav
 
 LABELS = "labels.json"
 TEST_SPEECH = Path(__file__).resolve().parents[2] / "tests" / "data" / "speech"

@@ -27,6 +27,17 @@ class Lease:
     token: str
 
 
+class Live(enum.IntEnum):
+    """Is a slot to be stepped? True and False do as well."""
+
+    NO = 0
+    """Not in the coming tick, nor until an exchange says otherwise: it is frozen."""
+    YES = 1
+    """In every tick until an exchange says otherwise, with silence where its frame is late: time is the clock."""
+    ONCE = 2
+    """In the coming tick, with the frame that comes along, and then not again: the caller's audio is the clock."""
+
+
 class SlotStatus(enum.Enum):
     PREFILL = "prefill"
     """The prompt is being worked on; frames are not stepped."""
@@ -93,10 +104,11 @@ class EngineClient(Protocol):
         """
 
     async def exchange(
-        self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
+        self, leases: Sequence[Lease], live: Sequence[int], seq: int, pcm: NDArray[np.int16]
     ) -> TickResult:
-        """The one call per tick: `pcm` [n, 1920] belongs to `leases` [n]; `live[i]` False freezes a slot, and its row
-        is ignored. Renews every lease it names. `seq` grows by one per call. Returns after the tick.
+        """The one call per tick: `pcm` [n, 1920] belongs to `leases` [n], and so does `live`, each a `Live` or a bool;
+        the row of a slot that is not live is ignored. Renews every lease it names. `seq` grows by one per call. Returns
+        after the tick.
 
         Raises: EngineUnavailable when there was no tick before the deadline.
         """

@@ -126,7 +126,7 @@ class LocalEngine:
                 continue
 
     async def exchange(
-        self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
+        self, leases: Sequence[Lease], live: Sequence[int], seq: int, pcm: NDArray[np.int16]
     ) -> TickResult:
         """See `EngineClient.exchange`. `pcm` is copied before the first await. May be cancelled at any time.
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server import metrics
-from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
+from rtc_server.engine.client import Capacity, Lease, Live, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.edges import TickEdges
 from rtc_server.engine.slots import Phase, Slot, SlotTable
 from rtc_server.engine.spare import SpareTime
@@ -103,7 +103,7 @@ class EngineLoop:
             self._changed.notify()
             return lease
 
-    def submit(self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]) -> Exchange:
+    def submit(self, leases: Sequence[Lease], live: Sequence[int], seq: int, pcm: NDArray[np.int16]) -> Exchange:
         """Hand in frames: `pcm` [n, 1920] int16, one row per lease; copied. A turn of `poll` will return the exchange.
 
         Holds at most one frame a slot: a second one before the tick replaces the first, and both exchanges get that
@@ -127,6 +127,7 @@ class EngineLoop:
                     continue
                 slot.last_use_s = now
                 slot.wants_live = slot.has_frame = bool(wants_live)
+                slot.live_once = wants_live == Live.ONCE
                 if wants_live:
                     rows.append(row)
                     indices.append(slot.index)
@@ -255,6 +256,7 @@ class EngineLoop:
             elif slot.phase is Phase.LIVE:
                 slot.phase = Phase.FROZEN
             slot.has_frame = False
+            slot.wants_live = slot.wants_live and not slot.live_once
         stepped = bool(live.any())
         to_float(self._inbox, out=self._input)
         self._input[~live] = 0.0

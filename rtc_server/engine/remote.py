@@ -134,7 +134,7 @@ class RemoteEngine:
         return answer.lease
 
     async def exchange(
-        self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
+        self, leases: Sequence[Lease], live: Sequence[int], seq: int, pcm: NDArray[np.int16]
     ) -> TickResult:
         """See `EngineClient.exchange`. `pcm` is copied before the first await. May be cancelled at any time.
 
@@ -146,7 +146,7 @@ class RemoteEngine:
                 f"{len(leases)} leases, {len(live)} live flags and pcm {pcm.dtype}{list(pcm.shape)} do not fit together"
             )
         incarnation = self._living()
-        request = Exchange(incarnation.new_id(), tuple(leases), tuple(bool(flag) for flag in live), seq)
+        request = Exchange(incarnation.new_id(), tuple(leases), tuple(int(flag) for flag in live), seq)
         answer, rows = await incarnation.ask(request, pack_pcm(pcm))
         if not isinstance(answer, Ticked) or len(answer.outputs) != len(leases):
             raise WireError(f"{answer.kind} is no answer to an exchange of {len(leases)} leases")

@@ -68,6 +68,8 @@ class Slot:
     last_use_s: float = 0.0
     wants_live: bool = False
     """What the owner's latest exchange asked for."""
+    live_once: bool = False
+    """It asked for the tick of its frame only, and for none without it."""
     has_frame: bool = False
     """The frame for the next tick is in."""
     opened: bool = False

@@ -6,6 +6,7 @@ are independent of each other: each has its own prompt, voice, seed and age.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +18,8 @@ FRAME_SAMPLES = 1920
 FRAME_RATE = 12.5
 FRAME_S = 0.080
 FRAME_MS = 80
+VOICE_SUFFIXES = (".pt", ".wav", ".safetensors")
+"""Of the files that voices are read from."""
 
 FloatFrames = NDArray[np.float32]
 """Mono samples in [-1, 1] at 24 kHz; shape [slots, 1920] where nothing else is said."""
@@ -52,6 +55,13 @@ class FrameSpec:
     sample_rate: int = SAMPLE_RATE
     frame_samples: int = FRAME_SAMPLES
     frame_rate: float = FRAME_RATE
+
+    def voice_named(self, name: str) -> str | None:
+        """The voice of this name, or the one whose file is called so: other servers name voices by their files."""
+        if name in self.voices:
+            return name
+        stem = functools.reduce(str.removesuffix, VOICE_SUFFIXES, name)
+        return stem if stem in self.voices else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ ALLOWED_ORIGIN = web.RequestKey("allowed_origin", object)
 
 
 class Gate:
-    """Decides on each request under ``/v1``."""
+    """Decides on each request under ``/v1`` and ``/api``."""
 
     def __init__(self, settings: HttpSettings) -> None:
         key = settings.api_key if settings.needs_key else None
@@ -77,11 +77,11 @@ class Gate:
 
 
 def gate_middleware(gate: Gate) -> Middleware:
-    """Lets through what `gate` allows. What lies outside ``/v1`` (page, health) is open to everybody."""
+    """Lets through what `gate` allows. What lies outside the two APIs (page, health) is open to everybody."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.path.startswith("/v1/"):
+        if not request.path.startswith(("/v1/", "/api/")):
             return await handler(request)
         request[ALLOWED_ORIGIN] = gate.origin(request)
         gate.check_host(request)

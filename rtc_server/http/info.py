@@ -43,7 +43,8 @@ class Info:
 
     @property
     def _default_voice(self) -> str:
-        return self._admission.defaults.voice or self._engine.spec.voices[0]
+        spec = self._engine.spec
+        return spec.voice_named(self._admission.defaults.voice or "") or spec.voices[0]
 
     async def config(self, _request: web.Request) -> web.Response:
         spec, capacity, reach = self._engine.spec, self._engine.capacity(), self._connectivity()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from aiohttp import web
 
@@ -19,7 +20,12 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".webmanifest": "application/manifest+json"}
+_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json",
+}
 
 
 def static_dir() -> Path:
@@ -31,9 +37,27 @@ def static_dir() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
+    """One file, ready to be sent."""
+
     body: bytes
     content_type: str
     etag: str
+
+    @classmethod
+    def of(cls, name: str, body: bytes) -> Asset:
+        """What a file of this name with this content is."""
+        suffix = PurePosixPath(name).suffix
+        kind = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        if kind.startswith("text/") or kind in ("image/svg+xml",):
+            kind += "; charset=utf-8"
+        return cls(body, kind, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+
+    def answer(self, request: web.Request, headers: Mapping[str, str]) -> web.Response:
+        """The file, or 304 to a client that has it."""
+        headers = {"ETag": self.etag, "Cache-Control": "no-cache", **headers}
+        if request.headers.get("If-None-Match") == self.etag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=self.body, headers={**headers, "Content-Type": self.content_type})
 
 
 class Page:
@@ -42,7 +66,7 @@ class Page:
     def __init__(self, directory: Path | None = None) -> None:
         root = directory or static_dir()
         self._assets = {
-            f"/{path.relative_to(root).as_posix()}": _load(path)
+            f"/{path.relative_to(root).as_posix()}": Asset.of(path.name, path.read_bytes())
             for path in sorted(root.rglob("*"))
             if path.is_file() and not path.name.startswith(".")
         }
@@ -54,15 +78,4 @@ class Page:
         asset = self._assets.get("/index.html" if request.path == "/" else request.path)
         if asset is None:
             raise web.HTTPNotFound
-        headers = {"ETag": asset.etag, "Cache-Control": "no-cache", **SECURITY_HEADERS}
-        if request.headers.get("If-None-Match") == asset.etag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=asset.body, headers={**headers, "Content-Type": asset.content_type})
-
-
-def _load(path: Path) -> Asset:
-    body = path.read_bytes()
-    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    if kind.startswith("text/") or kind in ("image/svg+xml",):
-        kind += "; charset=utf-8"
-    return Asset(body, kind, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+        return asset.answer(request, SECURITY_HEADERS)

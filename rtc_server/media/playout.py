@@ -8,28 +8,20 @@ sent, and the queue is deeper by that much from then on, since the engine still 
 from __future__ import annotations
 
 import enum
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 
 from rtc_server.media.frames import PACKET_S, PACKET_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS, FloatSamples
 from rtc_server.media.samplestore import SampleStore
-from rtc_server.media.timescale import FADE_SAMPLES, Place, SpeechLevel, cut_joint, pitch_place, quiet_place
+from rtc_server.media.surplus import Surplus, SurplusConfig, Watch
+from rtc_server.media.timescale import FADE_SAMPLES, Place, cut_joint, fade_away
 
 TIMESTAMP_UNITS_PER_SAMPLE = 2
 """RTP clock of Opus, 48 kHz, against 24 kHz (RFC 7587 section 4.1)."""
 TIMESTAMP_UNITS_PER_PACKET = PACKET_SAMPLES * TIMESTAMP_UNITS_PER_SAMPLE
 
-_FADE_OUT = np.linspace(1, 0, FADE_SAMPLES, dtype=np.float32)
-_FADE_IN = _FADE_OUT[::-1]
-_LEAST_TRIM = 2 * SAMPLES_PER_MS
-_LARGE = 120 * SAMPLES_PER_MS
-"""A surplus that only a stall of the engine leaves: it does not wait for a good place."""
-_CUTS_ABOVE = (0, 40 * SAMPLES_PER_MS, _LARGE)
-"""Surplus from which a frame brings a first cut, a second, a third."""
-_PITCH_WINDOW = 100 * SAMPLES_PER_MS
-"""How much of the queue, from the newest sample back, is searched for a pitch: that costs about 0.3 ms."""
+_FADE_IN = np.linspace(0, 1, FADE_SAMPLES, dtype=np.float32)
 _SILENCE = np.zeros(PACKET_SAMPLES, np.float32)
 _SILENCE.flags.writeable = False
 
@@ -39,13 +31,7 @@ class PlayoutConfig:
     bound_ms: int = 400
     margin_ms: int = 5
     """Left between a frame's arrival and its first sample's slot, when a surplus is trimmed."""
-    watch_s: float = 0.5
-    """The surplus is what stayed in the queue at its lowest in so much time."""
-    patience_s: float = 0.5
-    """How long a surplus waits for a place where its cut cannot be heard."""
-    voiced_cut_ms: int = 15
-    """Most that one splice takes out where it is not quiet."""
-    similarity: float = 0.9
+    surplus: SurplusConfig = SurplusConfig(watches=(Watch(0.5),), patience_s=0.5)
     flush_fade_ms: int = 20
 
 
@@ -94,7 +80,7 @@ class Playout:
         self._config = config or PlayoutConfig()
         self._bound = self._config.bound_ms * SAMPLES_PER_MS
         self._queue = SampleStore(2 * self._bound)
-        self._level = SpeechLevel()
+        self._surplus = Surplus(self._config.surplus)
         self._next_slot = 0
         self._last_slot_at: float | None = None
         """When the last packet was due. Slots are counted from there: a pacer moves its grid."""
@@ -103,10 +89,6 @@ class Playout:
         self._state = _State.IDLE
         self._fade_in_at: int | None = None
         """Position in the queue where sound follows on silence."""
-        self._excess: deque[tuple[float, float]] = deque()
-        """(time, samples that a frame found too many in front of it) of the last `watch_s`."""
-        self._watched_since: float | None = None
-        self._surplus_since: float | None = None
 
     @property
     def queued_samples(self) -> int:
@@ -119,7 +101,7 @@ class Playout:
         """
         queue = self._queue
         self._watch(now)
-        self._level.update(pcm)
+        self._surplus.hear(pcm)
         if self._state is _State.DRY:
             self._fade_in_at = queue.end
         self._state = _State.PLAYING
@@ -174,7 +156,7 @@ class Playout:
         self._fade_in_at = queue.end
         self._state = _State.IDLE
         self.counters.dropped_samples += dropped
-        self._watch_anew()
+        self._surplus.watch_anew()
         return self.played_samples + fade, dropped
 
     # Slots
@@ -213,13 +195,12 @@ class Playout:
 
     def _run_dry(self, pcm: FloatSamples, ready: int) -> None:
         """Nothing more to play: the mirror image of the last 5 ms fades out, so that nothing clicks."""
-        sent = np.concatenate((self._tail, pcm[:ready]))
         room = min(FADE_SAMPLES, PACKET_SAMPLES - ready)
-        pcm[ready : ready + room] = (sent[::-1][:FADE_SAMPLES] * _FADE_OUT)[:room]
+        pcm[ready : ready + room] = fade_away(np.concatenate((self._tail, pcm[:ready])))[:room]
         self._state = _State.DRY
         self.counters.underruns += 1
         self.counters.silence_samples += PACKET_SAMPLES - ready
-        self._watch_anew()
+        self._surplus.watch_anew()
 
     # Surplus
 
@@ -227,54 +208,19 @@ class Playout:
         """Note how much less a frame that comes now could find in front of it and still be in time."""
         if self._last_slot_at is None or self._state is not _State.PLAYING:
             return
-        if self._watched_since is None:
-            self._watched_since = now
         queued = len(self._queue)
         to_slot_s = self._last_slot_at + PACKET_S - now
         to_slot = min(max(to_slot_s, 0.0), PACKET_S) * SAMPLE_RATE
-        self._excess.append((now, min(queued, queued + to_slot - self._config.margin_ms * SAMPLES_PER_MS)))
-        while self._excess[0][0] < now - self._config.watch_s:
-            self._excess.popleft()
-
-    def _watch_anew(self) -> None:
-        self._excess.clear()
-        self._watched_since = self._surplus_since = None
-
-    def _surplus(self, now: float) -> int:
-        if self._watched_since is None or now - self._watched_since < self._config.watch_s:
-            return 0
-        return int(min(excess for _, excess in self._excess))
+        self._surplus.watch(now, min(queued, queued + to_slot - self._config.margin_ms * SAMPLES_PER_MS))
 
     def _trim(self, now: float, start: int) -> int:
         """Cut a part of the surplus. Returns `start`, the newest frame's position, as the cuts have moved it."""
-        for above in _CUTS_ABOVE:
-            surplus = self._surplus(now)
-            if surplus < _LEAST_TRIM:
-                self._surplus_since = None
-                return start
-            if surplus < above:
-                return start
-            if self._surplus_since is None:
-                self._surplus_since = now
-            impatient = surplus > _LARGE or now - self._surplus_since > self._config.patience_s
-            place = self._place(surplus, impatient)
-            if place is None:
-                return start
+        for place in self._surplus.cuts(now, self._queue):
             if self._queue.first + place.position > start:
                 start += place.length
             self.counters.trimmed_samples += place.length
             self._cut(place)
         return start
-
-    def _place(self, surplus: int, impatient: bool) -> Place | None:
-        config, samples = self._config, self._queue.read(self._queue.first, len(self._queue))
-        place = quiet_place(samples, surplus, self._level.quiet)
-        if place is not None:
-            return place
-        newest = samples[-_PITCH_WINDOW:]
-        longest = min(surplus, config.voiced_cut_ms * SAMPLES_PER_MS)
-        place = pitch_place(newest, longest, -1.0 if impatient else config.similarity)
-        return Place(samples.size - newest.size + place.position, place.length) if place is not None else None
 
     def _cut(self, place: Place) -> None:
         queue = self._queue
@@ -283,4 +229,4 @@ class Playout:
         if self._fade_in_at is not None and self._fade_in_at < position:
             self._fade_in_at += place.length
         queue.cut(position, place.length, joint)
-        self._excess = deque((at, max(0.0, excess - place.length)) for at, excess in self._excess)
+        self._surplus.lower(place.length)

@@ -136,6 +136,11 @@ def lengthened(samples: FloatSamples, place: Place) -> FloatSamples:
     return np.concatenate((samples[:again], joint, samples[at + FADE_SAMPLES :]))
 
 
+def fade_away(sound: FloatSamples) -> FloatSamples:
+    """How `sound` ends where it breaks off: the mirror image of its last 5 ms fades out. [FADE_SAMPLES] samples."""
+    return sound[::-1][:FADE_SAMPLES] * _FADE_OUT
+
+
 def join(continuation: FloatSamples, samples: FloatSamples) -> None:
     """Crossfade into `samples`, in place, from how the sound before would have gone on (2.5 ms of it)."""
     count = min(continuation.size, samples.size, BLOCK_SAMPLES)

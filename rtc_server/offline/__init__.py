@@ -3,9 +3,8 @@
 ::
 
     command     flags, and what people see
-      run       files in, files out
+      run       files in, files out: media/wav
         stream  sound -> slots of one engine, step after step -> sound, words, tokens
-        wav     WAV files <-> 24 kHz mono int16
         staged  files that appear whole or not at all
 
 Sound passes the engine's door exactly as it does in a call: int16, one frame of 1920 samples a step. So the frames that

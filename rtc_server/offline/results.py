@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from rtc_server.media.wav import Samples, WavWriter
 from rtc_server.offline.staged import StagedFile
 from rtc_server.offline.stream import AgentFrame, Failure
-from rtc_server.offline.wav import Samples, WavWriter
 
 
 class Results:

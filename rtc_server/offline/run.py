@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rtc_server.engine.stepper import FrameSpec, FrameStepper, SessionPrompt, SupportsPromptCheck, SupportsShutdown
 from rtc_server.errors import BadRequest, ConfigError, RtcServerError, UnknownVoice
+from rtc_server.media.wav import read_wav
 from rtc_server.offline.results import Results
 from rtc_server.offline.stream import Failure, frames_of, stream
-from rtc_server.offline.wav import read_wav
 
 Progress = Callable[[int, int], None]
 """(frames done, frames in all)"""

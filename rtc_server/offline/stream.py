@@ -19,7 +19,7 @@ from rtc_server.engine.stepper import (
 from rtc_server.engine.tick import broken_slots, check_output
 from rtc_server.log import get_logger
 from rtc_server.media.pcm import to_float, to_int16
-from rtc_server.offline.wav import Samples
+from rtc_server.media.wav import Samples
 
 log = get_logger(__name__)
 

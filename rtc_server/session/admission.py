@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rtc_server import metrics
 from rtc_server.engine.client import EngineClient
-from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.engine.stepper import FrameSpec, SessionPrompt
 from rtc_server.errors import (
     BadRequest,
     ClientError,
@@ -53,6 +53,11 @@ class Admission:
         self._max_half_open = max_half_open
         self._clock = clock
 
+    @property
+    def spec(self) -> FrameSpec:
+        """What the engine is: which voices it has, how long a persona may be."""
+        return self._engine.spec
+
     def check(self) -> None:
         """Refuse at once what has no chance, so that a full server spends nothing on an offer.
 
@@ -88,10 +93,11 @@ class Admission:
         """
         spec = self._engine.spec
         persona = asked.persona if asked.persona is not None else self.defaults.persona
-        voice = asked.voice if asked.voice is not None else self.defaults.voice
-        if voice is not None and voice not in spec.voices:
+        named = asked.voice if asked.voice is not None else self.defaults.voice
+        voice = spec.voice_named(named) if named is not None else None
+        if named is not None and voice is None:
             known = ", ".join(spec.voices)
-            raise UnknownVoice(f"voice {voice[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
+            raise UnknownVoice(f"voice {named[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
         if persona is not None and persona != persona.encode(errors="ignore").decode():
             raise BadRequest("persona has characters that are no text (lone surrogates)", hint="send it as UTF-8")
         if persona is not None and len(persona) > spec.max_persona_chars:

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rtc_server.engine.client import EngineClient, SlotOutput, TickResult
+from rtc_server.engine.client import EngineClient, Live, SlotOutput, TickResult
 from rtc_server.engine.stepper import FRAME_S, FRAME_SAMPLES
 from rtc_server.errors import EngineError
 from rtc_server.log import get_logger
@@ -23,7 +23,7 @@ from rtc_server.session.session import Session, State
 
 log = get_logger(__name__)
 
-Batch = list[tuple[Session, bool]]
+Batch = list[tuple[Session, Live]]
 
 
 class PacketClock(Protocol):
@@ -123,9 +123,7 @@ class Conductor:
 
     def _batch(self) -> Batch:
         """Every session is named in every exchange, so that its lease is renewed; only some are to be stepped."""
-        return [
-            (session, session.wants_step) for session in self.sessions.values() if session.state is not State.CLOSED
-        ]
+        return [(session, session.live) for session in self.sessions.values() if session.state is not State.CLOSED]
 
     def _gather(self, batch: Batch, now: float) -> NDArray[np.float32]:
         """[n, 1920] float32."""

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rtc_server.engine.client import Live
 from rtc_server.events import Numbered
 
 FloatFrame = NDArray[np.float32]
@@ -37,6 +38,8 @@ class LegStats:
     """Agent audio that waits to be sent, beyond one frame."""
     lateness_ms: float = 0.0
     """Worst departure of an outgoing packet behind its time since the last reading."""
+    input_dropped_ms: int = 0
+    """The caller's audio that was thrown away since the call began, because it came faster than time passes."""
 
 
 class Leg(Protocol):
@@ -60,14 +63,25 @@ class Leg(Protocol):
     def last_sign_of_life_s(self) -> float:
         """When the peer last proved to be there: an authenticated STUN check, a pong, a refreshed dialog."""
 
+    @property
+    def live(self) -> Live:
+        """How the engine is to be stepped for this caller: YES where time is the clock; where the caller's own audio
+        is, ONCE when a whole frame of it is there, else NO."""
+
+    @property
+    def input_ended(self) -> bool:
+        """The caller has said that no more audio will come, and all that came has been taken."""
+
     def take(self, now: float) -> FloatFrame:
         """Exactly one frame of the user's voice. What is missing is concealed now, never waited for."""
 
-    def skip(self, frames: int) -> None:
-        """Pass over frames of the user's voice whose time is gone."""
+    def skip(self, frames: int) -> int:
+        """Pass over frames of the user's voice whose time is gone. Returns how many were: none where the caller's audio
+        is the clock."""
 
-    def write(self, now: float, pcm: FloatFrame) -> int:
-        """Queue one frame of the agent's voice for playout. Returns the RTP timestamp of its first sample."""
+    def write(self, now: float, pcm: FloatFrame) -> int | None:
+        """Queue one frame of the agent's voice for playout. Returns the RTP timestamp of its first sample, None on a
+        leg without RTP."""
 
     def flush(self, now: float) -> Flushed:
         """Drop agent audio that is not sent yet, after a short fade."""
@@ -90,3 +104,17 @@ class Leg(Protocol):
 
     async def close(self, reason: str) -> None:
         """Say goodbye and free everything. May be called twice."""
+
+
+class LegHandler(Protocol):
+    """Who is told about a leg: an `Attachment`, outside of tests. Called on the event loop's thread."""
+
+    def on_connected(self) -> None:
+        """Media flows both ways. Events that are sent from here on wait for their channel by themselves."""
+
+    def on_message(self, message: str | bytes) -> None:
+        """An event of the client. The transport hands on at most about 50 a second."""
+
+    def on_leg_closed(self, reason: str) -> None:
+        """The leg ended by itself and has freed everything: ``peer_closed``, ``internal_error``, or a reason of its
+        transport, such as ``ice_failed`` or ``not_reading``. Never called because of `Leg.close`."""

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rtc_server import events, metrics
-from rtc_server.engine.client import EngineClient, Lease, SlotOutput, SlotStatus, TickResult
+from rtc_server.engine.client import EngineClient, Lease, Live, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES
 from rtc_server.errors import BadEvent, SessionNotFound
 from rtc_server.log import get_logger
@@ -97,6 +97,7 @@ class Session:
         self._conversation = Conversation(self._send, engine.spec.hears_interruptions)
         self._degraded_since_s = 0.0
         self._next_stats_s = 0.0
+        self._told_dropped_ms = 0
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -203,7 +204,7 @@ class Session:
             self._conversation.end_leg(leg)
             self._send(events.SessionEnded(reason="replaced"))  # or its client would fight for the call
         self._legs.take_over()
-        self._away = None
+        self._away, self._told_dropped_ms = None, 0
         if self.state is State.CONNECTING:
             return  # nobody was connected yet: this is the first leg
         metrics.SESSIONS_RESUMED.inc()
@@ -234,22 +235,23 @@ class Session:
     # ---- the conductor's side ----------------------------------------------------------------------------------------
 
     @property
-    def wants_step(self) -> bool:
+    def live(self) -> Live:
         """Should the engine step this session in the coming tick? Otherwise its slot is only kept."""
-        if self._legs.leg is None:
-            return False
-        return self.state is State.LIVE or (self.state is State.PREFILL and self._slot is not SlotStatus.PREFILL)
+        leg = self._legs.leg
+        prefilled = self.state is State.LIVE or (self.state is State.PREFILL and self._slot is not SlotStatus.PREFILL)
+        return leg.live if leg is not None and prefilled else Live.NO
 
     def gather(self, now: float) -> FloatFrame:
         """The user's next frame; silence of a caller who is away."""
         leg = self._legs.leg
-        return leg.take(now) if leg is not None else np.zeros(FRAME_SAMPLES, np.float32)
+        if leg is None or (self.state is State.DEGRADED and leg.live is not Live.YES):
+            return np.zeros(FRAME_SAMPLES, np.float32)  # audio that is the clock itself waits while the model is frozen
+        return leg.take(now)
 
     def shed(self, frames: int) -> None:
         """So many frames of input are past their time. They go, so that delay stays bounded."""
         if frames and self.state is State.LIVE and (leg := self._legs.leg) is not None:
-            leg.skip(frames)
-            self.shed_frames += frames
+            self.shed_frames += leg.skip(frames)
 
     def deliver(self, now: float, user_pcm: FloatFrame, output: SlotOutput, tick: TickResult) -> None:
         """What the tick made: the agent's frame to the leg, words to the event channel."""
@@ -270,14 +272,19 @@ class Session:
                 self.close("engine_lost")
             case SlotStatus.PREFILL:
                 self._tell_progress(output.prefill)
-            case _:
-                pass
+            case SlotStatus.READY | SlotStatus.FROZEN:
+                if self.state is State.PREFILL and (leg := self._legs.leg) is not None and leg.live is Live.NO:
+                    self._go_live(now)  # a caller whose audio is the clock waits to be told before sending any
         self._watch(now)
+        if (leg := self._legs.leg) is not None and leg.input_ended and self.state is not State.CONNECTING:
+            self.close("client_closed")
         if self._legs.current is not None:
             self._legs.current.tick()
         if self.state is State.LIVE and now >= self._next_stats_s and (leg := self._legs.leg) is not None:
             self._next_stats_s = now + STATS_EVERY_S
-            self._send(_stats(leg.stats(), tick, self.shed_frames))
+            stats = leg.stats()
+            self._tell_dropped(stats.input_dropped_ms)
+            self._send(_stats(stats, tick, self.shed_frames))
 
     def announce_end(self, in_s: float, reason: str) -> None:
         """Tell the caller, and each leg that comes, how long there is."""
@@ -351,6 +358,13 @@ class Session:
         self._prefill = prefill
         if self.state is State.PREFILL:
             self._send_prefill()
+
+    def _tell_dropped(self, input_dropped_ms: int) -> None:
+        dropped_ms = input_dropped_ms - self._told_dropped_ms
+        if dropped_ms > 0:
+            self._told_dropped_ms = input_dropped_ms
+            metrics.INPUT_DROPPED_SECONDS.inc(dropped_ms / 1000)
+            self._send(events.InputDropped(dropped_ms=dropped_ms))
 
     # ---- is the caller there? ----------------------------------------------------------------------------------------
 

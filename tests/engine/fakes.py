@@ -167,11 +167,11 @@ class World:
     def reserve(self) -> Lease:
         return self.loop.reserve(SessionPrompt())
 
-    def submit(self, *leases: Lease, live: Sequence[bool] | None = None, value: int = 1000) -> Exchange:
+    def submit(self, *leases: Lease, live: Sequence[int] | None = None, value: int = 1000) -> Exchange:
         pcm = np.full((len(leases), FRAME_SAMPLES), value, np.int16)
         return self.loop.submit(leases, [True] * len(leases) if live is None else live, 0, pcm)
 
-    def exchange(self, *leases: Lease, live: Sequence[bool] | None = None, value: int = 1000) -> TickResult:
+    def exchange(self, *leases: Lease, live: Sequence[int] | None = None, value: int = 1000) -> TickResult:
         """Submit, and run until the answer."""
         exchange = self.submit(*leases, live=live, value=value)
         for _ in range(200):

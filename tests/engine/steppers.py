@@ -33,6 +33,8 @@ class Command(enum.IntEnum):
     DIE = 30005
     WRITE_GARBAGE = 30006
     """To the socket of the process."""
+    COUNT = 30007
+    """Answer with how often the slot was stepped."""
 
 
 class Obedient(EchoStepper):
@@ -47,6 +49,7 @@ class Obedient(EchoStepper):
             voices=("default", "other"),
         )
         self._steps_left = [0] * slots
+        self._stepped = np.zeros(slots, np.int64)
 
     def check_prompt(self, prompt: SessionPrompt) -> None:
         if prompt.persona == "refuse":
@@ -64,6 +67,7 @@ class Obedient(EchoStepper):
 
     def step(self, pcm: FloatFrames, live: NDArray[np.bool_]) -> StepOutput:
         output = super().step(pcm, live)
+        self._stepped += live
         for slot, first in enumerate(np.rint(pcm[:, 0] * 32768).astype(int).tolist()):
             match first:
                 case Command.SAY:
@@ -77,6 +81,8 @@ class Obedient(EchoStepper):
                     raise RuntimeError("told to raise")
                 case Command.WRITE_GARBAGE:
                     os.write(int(sys.argv[sys.argv.index("--fd") + 1]), b"\xff" * 64)
+                case Command.COUNT:
+                    output.pcm[slot] = self._stepped[slot] / 32768
                 case Command.DIE:
                     os.kill(os.getpid(), signal.SIGKILL)
         return output

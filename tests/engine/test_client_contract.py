@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 
-from rtc_server.engine.client import EngineClient, Lease, SlotOutput, SlotStatus
+from rtc_server.engine.client import EngineClient, Lease, Live, SlotOutput, SlotStatus
 from rtc_server.engine.local import LocalEngine
 from rtc_server.engine.registry import EngineOptions, create
 from rtc_server.engine.remote import RemoteEngine
@@ -70,7 +70,7 @@ class Caller:
                 return lease
         raise AssertionError("the slot does not go live")
 
-    async def say(self, lease: Lease, value: int, live: bool = True) -> SlotOutput:
+    async def say(self, lease: Lease, value: int, live: int = Live.YES) -> SlotOutput:
         return (await self.client.exchange([lease], [live], 0, _frame(value))).outputs[0]
 
 
@@ -146,6 +146,18 @@ async def test_a_frozen_slot_is_kept_and_gets_no_sound(engine: Caller) -> None:
     output = await engine.say(lease, 1, live=False)
     assert (output.status, output.pcm) == (SlotStatus.FROZEN, None)
     assert (await engine.say(lease, 2)).status is SlotStatus.LIVE
+
+
+async def test_a_slot_that_is_live_once_is_stepped_with_its_frame_and_never_without(engine: Caller) -> None:
+    lease = await engine.go_live()
+    counts = []
+    for _ in range(3):
+        output = await engine.say(lease, Command.COUNT, Live.ONCE)
+        assert output.pcm is not None
+        counts.append(int(output.pcm[0]))
+        await asyncio.sleep(0.2)  # edges go by
+    assert np.diff(counts).tolist() == [1, 1]
+    assert (await engine.say(lease, 0, Live.NO)).status is SlotStatus.FROZEN
 
 
 async def test_a_full_engine_refuses(engine: Caller) -> None:

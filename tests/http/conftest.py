@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from pydantic import SecretStr
 
@@ -12,9 +13,11 @@ from rtc_server.config import HttpSettings
 from rtc_server.errors import BadOffer, UnsupportedOffer
 from rtc_server.http.app import create_app
 from rtc_server.http.auth import Gate
+from rtc_server.http.chat import Chat
 from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
+from rtc_server.http.sockets import SocketLimits
 from rtc_server.session.attachment import Attachment
 from rtc_server.transports.webrtc.connectivity import Connectivity
 from rtc_server.transports.webrtc.turn import IceServers
@@ -63,6 +66,15 @@ class FakeWebRtc:
         return leg, await leg.renegotiate(offer_sdp)
 
 
+class TestSite(TestServer):
+    """Lets a request go on whose client is gone, as our own server does."""
+
+    __test__ = False
+
+    async def _make_runner(self, **kwargs: Any) -> web.BaseRunner[Any]:
+        return await super()._make_runner(**{**kwargs, "handler_cancellation": False})
+
+
 @dataclass
 class Site:
     client: TestClient[Any, Any]
@@ -87,7 +99,9 @@ async def make_site() -> AsyncIterator[MakeSite]:
         servers = ice_servers or IceServers()
         info = Info(house.engine, house.admission, lambda: reach, gate.needs_key, servers)
         sessions = Sessions(house.admission, house.registry, webrtc, servers)  # type: ignore[arg-type]
-        client: TestClient[Any, Any] = TestClient(TestServer(create_app(gate, sessions, info, Page())))
+        chat = Chat(house.admission, house.clock, SocketLimits())
+        app = create_app(gate, sessions, info, Page(), chat)
+        client: TestClient[Any, Any] = TestClient(TestSite(app))
         await client.start_server()
         clients.append(client)
         return Site(client, house, webrtc)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
+from rtc_server.engine.client import Capacity, Lease, Live, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, Heard, SessionPrompt
 from rtc_server.errors import EngineFull
 from rtc_server.events import Numbered, ResponseDelta, ServerEvent
@@ -36,6 +36,9 @@ class FakeLeg:
         self.clock = clock
         self.voice = np.zeros(FRAME_SAMPLES, np.float32) if voice is None else voice
         self.expects_audio = True
+        self.live = Live.YES
+        self.input_ended = False
+        self.input_dropped_ms = 0
         self.last_audio_s = clock.now
         self.last_sign_of_life_s = clock.now
         self.has_events = True
@@ -74,8 +77,9 @@ class FakeLeg:
         self.taken_at.append(now)
         return self.voice
 
-    def skip(self, frames: int) -> None:
+    def skip(self, frames: int) -> int:
         self.skipped += frames
+        return frames
 
     def write(self, now: float, pcm: FloatFrame) -> int:
         if self.fail_on_write:
@@ -95,7 +99,7 @@ class FakeLeg:
         self.events.append(numbered.event)
 
     def stats(self) -> LegStats:
-        return LegStats()
+        return LegStats(input_dropped_ms=self.input_dropped_ms)
 
     async def close(self, reason: str) -> None:
         self.closed.append(reason)
@@ -140,7 +144,7 @@ class FakeEngine:
         self.edge = 0
         self.prompts: list[SessionPrompt] = []
         self.leases: list[Lease] = []
-        self.exchanges: list[tuple[list[Lease], list[bool], NDArray[np.int16]]] = []
+        self.exchanges: list[tuple[list[Lease], list[int], NDArray[np.int16]]] = []
 
     async def reserve(self, prompt: SessionPrompt) -> Lease:
         if len(self.leases) >= self.slots:
@@ -151,14 +155,14 @@ class FakeEngine:
         return lease
 
     async def exchange(
-        self, leases: Sequence[Lease], live: Sequence[bool], seq: int, pcm: NDArray[np.int16]
+        self, leases: Sequence[Lease], live: Sequence[int], seq: int, pcm: NDArray[np.int16]
     ) -> TickResult:
         self.exchanges.append((list(leases), list(live), pcm))
         self.edge += 1 + self.shed
         outputs = tuple(self._output(lease, alive) for lease, alive in zip(leases, live, strict=True))
         return TickResult(self.edge, 0.08, self.step_s, self.shed, outputs)
 
-    def _output(self, lease: Lease, live: bool) -> SlotOutput:
+    def _output(self, lease: Lease, live: int) -> SlotOutput:
         if lease not in self.leases:
             return SlotOutput(SlotStatus.REVOKED)
         if self.status is not None:

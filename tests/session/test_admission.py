@@ -57,6 +57,12 @@ async def test_half_open_calls_are_capped() -> None:
         await admission.admit(SessionPrompt())
 
 
+@pytest.mark.parametrize("name", ["bass", "bass.pt", "bass.wav", "bass.safetensors"])
+async def test_a_voice_may_be_named_by_the_file_that_other_servers_read_it_from(house: House, name: str) -> None:
+    await house.admission.admit(SessionPrompt(voice=name))
+    assert house.engine.prompts[-1].voice == "bass"
+
+
 async def test_unknown_voice_lists_the_known_ones(house: House) -> None:
     with pytest.raises(UnknownVoiceError, match="alto, bass"):
         await house.admission.admit(SessionPrompt(voice="../../etc/passwd"))

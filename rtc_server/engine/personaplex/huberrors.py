@@ -20,8 +20,17 @@ _MOVE_CACHE = "or set HF_HOME to a folder on another disk"
 
 
 @contextmanager
-def explained(repository: str, revision: str | None) -> Iterator[None]:
-    """Raises: CheckpointError for whatever the hub's library raises; MissingLibrary when that is not installed."""
+def explained(
+    repository: str, revision: str | None, *, flag: str = "--model", packages: str = "'rtc-server[personaplex]'"
+) -> Iterator[None]:
+    """Around what asks the hub.
+
+    Args:
+        flag: takes a folder in place of the repository.
+        packages: what to install if the hub's library is not there.
+
+    Raises: CheckpointError for whatever the hub's library raises; MissingLibrary when that is not installed.
+    """
     try:
         yield
     except RtcServerError:
@@ -29,10 +38,10 @@ def explained(repository: str, revision: str | None) -> Iterator[None]:
     except ImportError as error:
         raise MissingLibrary(
             f"{repository} is on the hub, but {error.name} is not installed",
-            hint="pip install 'rtc-server[personaplex]', or give --model a folder",
+            hint=f"pip install {packages}, or give {flag} a folder",
         ) from error
     except Exception as error:  # of many kinds, also those of the HTTP library below
-        message, hint = _explain(error, repository, revision)
+        message, hint = _explain(error, repository, revision, flag)
         raise CheckpointError(message, hint=hint) from error
 
 
@@ -40,7 +49,7 @@ def gigabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
 
 
-def _explain(error: Exception, repository: str, revision: str | None) -> tuple[str, str]:
+def _explain(error: Exception, repository: str, revision: str | None, flag: str) -> tuple[str, str]:
     from huggingface_hub import errors
 
     match error:
@@ -54,7 +63,7 @@ def _explain(error: Exception, repository: str, revision: str | None) -> tuple[s
         case errors.RepositoryNotFoundError():
             return _not_found(error, repository)
         case errors.LocalEntryNotFoundError() | errors.IncompleteSnapshotError() | errors.OfflineModeIsEnabled():
-            return _not_in_cache(error, repository)
+            return _not_in_cache(error, repository, flag)
         case errors.HfHubHTTPError():
             return _refused(error.response.status_code, repository)
         case errors.HFValidationError():
@@ -93,7 +102,7 @@ def _not_found(error: HfHubHTTPError, repository: str) -> tuple[str, str]:
     return f"there is no repository {repository} on the hub, or it is not yours to read", f"check the name{login}"
 
 
-def _not_in_cache(error: Exception, repository: str) -> tuple[str, str]:
+def _not_in_cache(error: Exception, repository: str, flag: str) -> tuple[str, str]:
     from huggingface_hub import errors
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -101,13 +110,13 @@ def _not_in_cache(error: Exception, repository: str) -> tuple[str, str]:
     if _came_from(error, errors.OfflineModeIsEnabled):
         return (
             f"{lacking}, and offline mode is on",
-            "unset HF_HUB_OFFLINE once to fetch it, or give --model a folder",
+            f"unset HF_HUB_OFFLINE once to fetch it, or give {flag} a folder",
         )
     if (refused := _came_from(error, errors.HfHubHTTPError)) is not None:
         return _refused(refused.response.status_code, repository)
     return (
         f"the hub cannot be reached, and {lacking}",
-        "check network, proxy and HF_ENDPOINT, or give --model a folder",
+        f"check network, proxy and HF_ENDPOINT, or give {flag} a folder",
     )
 
 

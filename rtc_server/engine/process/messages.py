@@ -111,7 +111,8 @@ class Exchange:
 
     id: int
     leases: tuple[Lease, ...]
-    live: tuple[bool, ...]
+    live: tuple[int, ...]
+    """Each a `Live`."""
     seq: int
     kind: Literal["exchange"] = "exchange"
 
@@ -216,7 +217,7 @@ def encode(adapter: TypeAdapter[Message], message: Message, payload: bytes = b""
 def decode(adapter: TypeAdapter[Message], frame: Frame) -> Message:
     """Raises: WireError for anything but one message of the kind that `adapter` knows."""
     try:
-        return adapter.validate_json(frame.header)
+        return adapter.validate_json(frame.header, strict=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])

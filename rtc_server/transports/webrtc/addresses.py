@@ -61,6 +61,10 @@ def advertised_addresses(configured: Sequence[str], families: Sequence[str]) -> 
     return choose_addresses(read_adapters(), default_route_addresses(), families)
 
 
+def has_loopback(addresses: Iterable[str]) -> bool:
+    return any(ipaddress.ip_address(address).is_loopback for address in addresses)
+
+
 def check_address(text: str) -> str:
     """An IPv4 or IPv6 literal that can be advertised; names are never resolved. Raises: ConfigError."""
     try:

@@ -76,6 +76,7 @@ class Connection:
             self._on_first_check,
             on_expired=self._on_lost,
             transactions=self._mux.by_transaction,
+            all_unproven_checks=self._mux.unproven_checks,
             clock=self._clock,
             call_later=asyncio.get_running_loop().call_later,
         )

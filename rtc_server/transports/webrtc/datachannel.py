@@ -22,19 +22,10 @@ from collections.abc import Callable
 from aiortc import InvalidStateError, RTCDataChannel
 
 from rtc_server import metrics
-from rtc_server.events import (
-    MAX_MESSAGE_BYTES,
-    BargeIn,
-    InputTranscript,
-    Numbered,
-    ResponseCancelled,
-    ResponseDelta,
-    ServerEvent,
-    SessionStats,
-    encode,
-)
+from rtc_server.events import MAX_MESSAGE_BYTES, BargeIn, Numbered, ResponseCancelled, encode
 from rtc_server.log import get_logger
-from rtc_server.transports.webrtc.ratelimit import RateLimit
+from rtc_server.session.worth import worth
+from rtc_server.transports.ratelimit import RateLimit
 
 LABEL = "events"
 URGENT_LABEL = "urgent"
@@ -158,7 +149,7 @@ class EventChannel:
         self._moved.set()
 
     def _make_room(self) -> None:
-        place = min(range(len(self._waiting)), key=lambda index: _worth(self._waiting[index].event))
+        place = min(range(len(self._waiting)), key=lambda index: worth(self._waiting[index].event))
         del self._waiting[place]
         self._count_dropped()
 
@@ -186,12 +177,3 @@ class EventChannel:
         self._waiting.clear()
         self._moved.set()
         self._on_lost()
-
-
-def _worth(event: ServerEvent) -> int:
-    """What goes last; of equal worth, the oldest goes first."""
-    if isinstance(event, SessionStats):
-        return 0
-    if isinstance(event, ResponseDelta) or (isinstance(event, InputTranscript) and not event.final):
-        return 1
-    return 2

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 
 from rtc_server import metrics
+from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.webrtc.flights import CallLater, FlightRepeater
-from rtc_server.transports.webrtc.ratelimit import RateLimit
 from rtc_server.transports.webrtc.sdp import DtlsRole
 
 QUEUE_DATAGRAMS = 64

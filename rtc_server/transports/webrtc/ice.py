@@ -10,6 +10,7 @@ password of this call is the peer, wherever the check came from. Sans-IO: the mu
 - A check without USE-CANDIDATE never moves the path, except the very first check of all.
 - Some clients nominate a pair once and never again. So authentic media from another address that a check has proved
   moves the path as well, once the selected one has brought neither a check nor authentic media for `PATH_SILENT_S`.
+- A copy of a check from another address than the check's own counts for nothing: whoever listens in can send one.
 
 **Restart** (RFC 8445 section 9). For a while there are two generations of credentials, each with its own key. Checks of
 both are answered, media stays where it is, and the first nomination of the new generation ends the old one. Another
@@ -28,7 +29,7 @@ from typing import Any, ClassVar, Protocol
 
 from aioice import stun
 
-from rtc_server.transports.webrtc.ratelimit import RateLimit
+from rtc_server.transports.ratelimit import RateLimit
 
 MAX_PATHS = 8
 """Addresses that one call may have at a time; the one unused for longest makes room, never the selected one."""
@@ -44,6 +45,9 @@ OWNER_SILENT_S = 15.0
 CHECKS_PER_S = 50.0
 CHECKS_BURST = 200.0
 """Answering a check costs about 0.1 ms; browsers send some ten at first and one in 2 to 6 s afterwards."""
+
+REMEMBERED_CHECKS = 1024
+"""Transaction ids that a call remembers: some 40 minutes of checks every 2.5 s, and 150 KB."""
 
 Address = tuple[str, int]
 """(host, port): the key of a remote address, for both address families."""
@@ -120,6 +124,8 @@ class IceAgent:
         self._on_first_check = on_first_check
         self._checked = False
         self._checks = RateLimit(CHECKS_PER_S, CHECKS_BURST)
+        self._first_came_from: dict[bytes, Address] = {}
+        """By transaction id, oldest first."""
 
     @property
     def credentials(self) -> Credentials:
@@ -141,6 +147,17 @@ class IceAgent:
         """MESSAGE-INTEGRITY made with our password of the generation that the check is addressed to."""
         credentials = self._addressed(request)
         return credentials is not None and request.check_message_integrity(credentials.key)
+
+    def is_replayed(self, request: stun.Message, address: Address) -> bool:
+        """Remember an authenticated check from `address`. True for a copy of one that came from another address.
+
+        A peer takes a new transaction id for every check, unless it sends the same bytes from the same address once
+        more (RFC 8489 section 5).
+        """
+        first = self._first_came_from.setdefault(request.transaction_id, address)
+        if len(self._first_came_from) > REMEMBERED_CHECKS:
+            del self._first_came_from[next(iter(self._first_came_from))]
+        return first != address
 
     def may_check(self, now: float) -> bool:
         """False while the peer sends more checks than any honest one does."""

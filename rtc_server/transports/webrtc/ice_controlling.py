@@ -6,8 +6,9 @@ keeps the consent (RFC 7675); while it goes unanswered all candidates are tried 
 nothing is sent any more.
 
 The offer says where to send, and nobody knows yet whether its author may. So to addresses that have not answered few
-checks go out in all, whatever restarts there are, and nothing in them is the author's but the ufrag. A response counts
-only with a transaction id that is open, from the address that the check went to, and with the right MESSAGE-INTEGRITY.
+checks go out in all, whatever restarts there are and however many offers, and nothing in them is the author's but the
+ufrag. A check that is held back goes out in a later round. A response counts only with a transaction id that is open,
+from the address that the check went to, and with the right MESSAGE-INTEGRITY.
 
 Sans-IO like `ice.IceAgent`, which it is to the mux and the connection. Left out: peer-reflexive candidates, switching
 roles, freezing; a lite peer has no use for them.
@@ -17,14 +18,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from aioice import stun
 
+from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.webrtc.flights import CallLater, Timer
 from rtc_server.transports.webrtc.ice import Address, Credentials, IceAgent, Path, Released
-from rtc_server.transports.webrtc.ratelimit import RateLimit
 
 FIRST_INTERVAL_S = 0.050
 LAST_INTERVAL_S = 1.0
@@ -37,6 +38,11 @@ MAX_CANDIDATES = 8
 UNPROVEN_CHECKS_BURST = 48
 UNPROVEN_CHECKS_PER_S = 1.0
 """To all candidates together: enough for three of them in the 10 s that a peer has, and some 6 KB."""
+
+ALL_UNPROVEN_CHECKS_BURST = 400
+ALL_UNPROVEN_CHECKS_PER_S = 200.0
+"""Of all calls together: some 25 KB a second. Once half of the burst is used up, a call gets one a round, so that who
+names many candidates has no more of it than others."""
 
 MAX_TRANSACTIONS = 64
 """Checks whose responses may still come; the oldest makes room."""
@@ -60,6 +66,7 @@ class ControllingAgent(IceAgent):
         credentials, on_datagram, on_first_check: as of `IceAgent`; the first valid response counts as the first check.
         on_expired: called once, when the peer has not answered for `CONSENT_EXPIRES_S`.
         transactions: the mux's table of open checks; this agent puts at most `MAX_TRANSACTIONS` in.
+        all_unproven_checks: what all calls together may send to addresses that have not answered.
         clock: monotonic seconds.
         call_later: as of the event loop.
     """
@@ -74,6 +81,7 @@ class ControllingAgent(IceAgent):
         *,
         on_expired: Callable[[], None],
         transactions: MutableMapping[bytes, ControllingAgent],
+        all_unproven_checks: RateLimit,
         clock: Callable[[], float],
         call_later: CallLater,
     ) -> None:
@@ -90,6 +98,7 @@ class ControllingAgent(IceAgent):
         self._last_response_s = 0.0
         self._interval_s = FIRST_INTERVAL_S
         self._unproven_checks = RateLimit(UNPROVEN_CHECKS_PER_S, UNPROVEN_CHECKS_BURST)
+        self._all_unproven_checks = all_unproven_checks
         self._timer: Timer | None = None
 
     def check(self, remote: RemoteAgent) -> None:
@@ -141,7 +150,8 @@ class ControllingAgent(IceAgent):
 
     def _check_again(self) -> None:
         """One round of checks, and the time of the next."""
-        assert self._remote is not None
+        remote = self._remote
+        assert remote is not None
         now = self._clock()
         if self.selected is not None and now - self._last_response_s >= CONSENT_EXPIRES_S:
             self.close()
@@ -150,12 +160,33 @@ class ControllingAgent(IceAgent):
         if self.selected is not None and self._answered and self._consents(now):
             interval_s, paths = CONSENT_EVERY_S, [self.selected]
         else:
-            interval_s, paths = LAST_INTERVAL_S if self._answered else self._interval_s, list(self._remote.paths)
+            interval_s, paths = LAST_INTERVAL_S if self._answered else self._interval_s, list(remote.paths)
             self._interval_s = min(2 * self._interval_s, LAST_INTERVAL_S)
         self._schedule(interval_s)
+        due, held_back = self._divide(paths, now)
+        if held_back:
+            # Else the best candidates would take every turn.
+            self._remote = replace(remote, paths=(*held_back, *due))
+        for path in due:
+            self._send_check(path, remote)
+
+    def _divide(self, paths: Sequence[Path], now: float) -> tuple[list[Path], list[Path]]:
+        """What is checked in this round, and what the limits hold back for a later one."""
+        own, of_all = self._unproven_checks, self._all_unproven_checks
+        due: list[Path] = []
+        held_back: list[Path] = []
+        needed = 1.0
         for path in paths:
-            if path.address in self.paths or self._unproven_checks.allow(now):
-                self._send_check(path, self._remote)
+            if path.address in self.paths:
+                due.append(path)
+            elif own.ready(now) and of_all.ready(now, needed):
+                own.allow(now)
+                of_all.allow(now)
+                needed = ALL_UNPROVEN_CHECKS_BURST / 2
+                due.append(path)
+            else:
+                held_back.append(path)
+        return due, held_back
 
     def _consents(self, now: float) -> bool:
         """The selected path is alive as far as we know: the last consent check but one has been answered."""

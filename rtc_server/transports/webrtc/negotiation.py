@@ -7,7 +7,6 @@ further sections, ICE credentials, payload types. Codec, DTLS role, DTLS fingerp
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -62,7 +61,7 @@ def answer_offer(offer_sdp: str, local: LocalDescription, previous: Negotiated |
         sctp=None if data is None else _sctp(data),
         setup=_dtls_role(offer, section, previous),
         remote_lite=offer.is_ice_lite(section),
-        remote_candidates=_candidates_of_lite_peer(offer, section, local.addresses),
+        remote_candidates=_candidates_of_lite_peer(offer, section, local.peers_on_loopback),
         restarts_ice=previous is not None and (ufrag, pwd) != (previous.remote_ufrag, previous.remote_pwd),
     )
     return replace(agreed, answer_sdp=write_answer(offer, agreed, local))
@@ -142,12 +141,11 @@ def _dtls_role(offer: Offer, audio: Section, previous: Negotiated | None) -> Dtl
     return role
 
 
-def _candidates_of_lite_peer(offer: Offer, audio: Section, addresses: Sequence[str]) -> tuple[RemoteCandidate, ...]:
+def _candidates_of_lite_peer(offer: Offer, audio: Section, allow_loopback: bool) -> tuple[RemoteCandidate, ...]:
     if not offer.is_ice_lite(audio):
         return ()
-    reachable_on_loopback = any(ipaddress.ip_address(address).is_loopback for address in addresses)
     values = offer.transport_attribute(audio, "candidate")
-    candidates = usable_candidates(values, allow_loopback=reachable_on_loopback)
+    candidates = usable_candidates(values, allow_loopback=allow_loopback)
     if not candidates:
         raise BadOffer(
             f"the offer is a=ice-lite and none of its {len(values)} candidates can be checked",

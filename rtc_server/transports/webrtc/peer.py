@@ -6,18 +6,18 @@ import asyncio
 import dataclasses
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from aiortc import RTCCertificate
 
 from rtc_server import metrics
+from rtc_server.engine.client import Live
 from rtc_server.errors import BadOffer, PeerError
 from rtc_server.events import Numbered
 from rtc_server.log import get_logger
 from rtc_server.media.frames import FRAME_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS
 from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.playout import Playout
-from rtc_server.session.leg import FloatFrame, Flushed, LegStats
+from rtc_server.session.leg import FloatFrame, Flushed, LegHandler, LegStats
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.connection import Connection
 from rtc_server.transports.webrtc.datachannel import EventChannel
@@ -35,20 +35,6 @@ GOODBYE_S = 0.1
 logger = get_logger(__name__)
 
 
-class LegHandler(Protocol):
-    """Who is told about a leg; called on the event loop's thread."""
-
-    def on_connected(self) -> None:
-        """DTLS is up: media flows both ways. Events sent from here on wait for the data channel by themselves."""
-
-    def on_message(self, message: str | bytes) -> None:
-        """A message of the client on the channel ``events``, at most about 50 a second."""
-
-    def on_leg_closed(self, reason: str) -> None:
-        """The leg ended by itself and has freed everything: ``ice_failed``, ``dtls_failed``, ``peer_closed`` or
-        ``internal_error``. Never called because of `WebRtcLeg.close`."""
-
-
 class WebRtcLeg:
     """A `session.leg.Leg` over ICE-lite, DTLS-SRTP and a data channel."""
 
@@ -61,6 +47,7 @@ class WebRtcLeg:
         pacer: Pacer,
         certificate: RTCCertificate,
         addresses: Sequence[str],
+        peers_on_loopback: bool,
         handler: LegHandler,
         ice_timeout_s: float,
         dtls_timeout_s: float,
@@ -87,6 +74,7 @@ class WebRtcLeg:
             ssrc=secrets.randbits(32) or 1,
             cname=secrets.token_hex(8),
             session_id=secrets.randbits(62),
+            peers_on_loopback=peers_on_loopback,
         )
         self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.connection.send, clock, dtx)
         self.user_audio: UserAudioTrack
@@ -163,11 +151,20 @@ class WebRtcLeg:
         """The last authenticated check, or message on the event channel."""
         return max(self.connection.agent.last_check_s or self._started_s, self._events.last_message_s)
 
+    @property
+    def live(self) -> Live:
+        return Live.YES
+
+    @property
+    def input_ended(self) -> bool:
+        return False
+
     def take(self, now: float) -> FloatFrame:
         return self.user_audio.take(now)
 
-    def skip(self, frames: int) -> None:
+    def skip(self, frames: int) -> int:
         self.user_audio.skip(frames)
+        return frames
 
     def write(self, now: float, pcm: FloatFrame) -> int:
         return self._rtp.timestamp(self.agent_audio.write(now, pcm))

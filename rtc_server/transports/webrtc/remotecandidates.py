@@ -22,7 +22,7 @@ def usable_candidates(values: Iterable[str], *, allow_loopback: bool) -> tuple[R
 
     Args:
         values: of ``a=candidate``, without the name.
-        allow_loopback: for a server that can be reached on a loopback address itself.
+        allow_loopback: where the peer is on this machine.
     """
     found: dict[tuple[str, int], RemoteCandidate] = {}
     for value in values:

@@ -26,7 +26,7 @@ from rtc_server.media.rtcp import (
     serialize,
 )
 from rtc_server.media.rtp import MalformedRtp, RtpPacket, is_rtcp
-from rtc_server.transports.webrtc.ratelimit import RateLimit
+from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.webrtc.rtpreceiver import RtpReceiver
 from rtc_server.transports.webrtc.rtpsender import RtpSender
 

@@ -28,6 +28,8 @@ class LocalDescription:
     ssrc: int
     cname: str
     session_id: int
+    peers_on_loopback: bool = False
+    """An ICE-lite peer may be on this machine: its loopback addresses are checked like others."""
 
 
 @dataclass(frozen=True, slots=True)

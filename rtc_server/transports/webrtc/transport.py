@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rtc_server.log import get_logger
+from rtc_server.session.leg import LegHandler
 from rtc_server.transports.pacer import Pacer
-from rtc_server.transports.webrtc.addresses import advertised_addresses
+from rtc_server.transports.webrtc.addresses import advertised_addresses, has_loopback
 from rtc_server.transports.webrtc.contract import Certificate
-from rtc_server.transports.webrtc.peer import LegHandler, WebRtcLeg
+from rtc_server.transports.webrtc.peer import WebRtcLeg
 from rtc_server.transports.webrtc.udp_mux import UdpMux, open_mux
 
 CERTIFICATE_LEAST_LIFE = datetime.timedelta(days=1)
@@ -36,6 +37,8 @@ class WebRtcConfig:
     """From there to the end of the handshake."""
     dtx: bool = False
     """Send next to nothing while the agent is silent."""
+    local_callers: bool = False
+    """Offers come from this machine only, as far as we know: its web server listens on loopback."""
 
     @property
     def setup_s(self) -> float:
@@ -94,11 +97,13 @@ class WebRtcTransport:
 
         Raises: BadOffer, UnsupportedOffer; then nothing is left behind.
         """
+        addresses = self.connectivity()
         leg = WebRtcLeg(
             mux=self.mux,
             pacer=self._pacer,
             certificate=self._fresh_certificate(),
-            addresses=self.connectivity(),
+            addresses=addresses,
+            peers_on_loopback=self._peers_on_loopback(addresses),
             handler=handler,
             ice_timeout_s=self.config.ice_timeout_s,
             dtls_timeout_s=self.config.dtls_timeout_s,
@@ -108,6 +113,11 @@ class WebRtcTransport:
         answer_sdp = leg.open(offer_sdp, on_freed=self.legs.discard)
         self.legs.add(leg)
         return leg, answer_sdp
+
+    def _peers_on_loopback(self, addresses: Sequence[str]) -> bool:
+        """Else a stranger's offer could make us send to services of this machine that only listen there."""
+        asked_for = self.config.local_callers or bool(self.config.advertise_ip)
+        return asked_for and has_loopback(addresses)
 
     async def close(self) -> None:
         """Close every leg and the port. May be called twice."""

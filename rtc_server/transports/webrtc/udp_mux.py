@@ -22,8 +22,13 @@ from aioice import stun
 from rtc_server import metrics
 from rtc_server.errors import ConfigError
 from rtc_server.log import get_logger
+from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.webrtc.ice import OWNER_SILENT_S, Address, IceAgent, Path, Released
-from rtc_server.transports.webrtc.ice_controlling import ControllingAgent
+from rtc_server.transports.webrtc.ice_controlling import (
+    ALL_UNPROVEN_CHECKS_BURST,
+    ALL_UNPROVEN_CHECKS_PER_S,
+    ControllingAgent,
+)
 
 MAX_DATAGRAM_BYTES = 2048
 RECEIVE_BUFFER_BYTES = 4 << 20
@@ -52,6 +57,8 @@ class UdpMux:
         self.by_address: dict[Address, IceAgent] = {}
         self.by_transaction: dict[bytes, ControllingAgent] = {}
         """Kept by the agents."""
+        self.unproven_checks = RateLimit(ALL_UNPROVEN_CHECKS_PER_S, ALL_UNPROVEN_CHECKS_BURST)
+        """Taken from by the agents."""
         self.dropped: Counter[str] = Counter()
         self.port = 0
         self.families: tuple[str, ...] = ()
@@ -131,10 +138,13 @@ class UdpMux:
             return self.drop("unknown_ufrag")
         if not agent.authenticates(request):
             return self.drop("bad_integrity")
+        address = (remote[0], remote[1])
+        if agent.is_replayed(request, address):
+            # Before the limit on checks, which is the peer's own.
+            return self.drop("replayed_check")
         now = self._clock()
         if not agent.may_check(now):
             return self.drop("check_flood")
-        address = (remote[0], remote[1])
         if self._belongs_to_another(address, agent, now):
             return self.drop("address_taken")
         response, released = agent.answer(request, Path(address, remote, source), now)

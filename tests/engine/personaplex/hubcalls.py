@@ -1,6 +1,7 @@
 """Run as a program: locate repositories one after the other, and print what came of each as a line of JSON.
 
-``owner/name@revision`` is fetched, ``?owner/name@revision`` is only looked for.
+``owner/name@revision`` is fetched, ``?owner/name@revision`` only looked for; of ``+owner/name@revision`` it is the web
+client alone, and ``+`` the one that is served with no model given.
 
 The hub's library reads its environment when it is imported, so another environment takes another process.
 """
@@ -12,6 +13,7 @@ import sys
 from typing import Any
 
 from rtc_server.engine.personaplex.checkpoint import at_hand, locate
+from rtc_server.engine.personaplex.webclient import fetch_web_client
 from rtc_server.errors import RtcServerError
 
 
@@ -32,6 +34,8 @@ class Counter:
 def call(model: str, revision: str | None) -> dict[str, Any]:
     counter = Counter()
     try:
+        if model.startswith("+"):
+            return {"archive": str(fetch_web_client(model.removeprefix("+") or None, revision))}
         if model.startswith("?"):
             checkpoint = at_hand(model.removeprefix("?"), revision)
         else:

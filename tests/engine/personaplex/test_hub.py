@@ -5,13 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +18,9 @@ from rtc_server.engine.personaplex.huberrors import explained
 from rtc_server.engine.personaplex.names import lm_shapes
 from rtc_server.errors import CheckpointError, MissingLibrary
 from tests.engine.personaplex.fakehub import COMMIT, GOOD_TOKEN, Repository, fake_hub
+from tests.engine.personaplex.hubdesk import NOWHERE, Desk
 from tests.engine.personaplex.peakload import write_holes
 from tests.engine.personaplex.tiny import tiny_checkpoint
-
-NOWHERE = "http://127.0.0.1:9"
-"""The discard port, where nobody listens."""
 
 
 def whole(folder: Path, **behaviour: Any) -> Repository:
@@ -54,31 +48,6 @@ def settings_of(config: LmConfig) -> dict[str, Any]:
         "depformer_num_heads": config.depformer_heads,
         "depformer_dim_feedforward": int(4.125 * config.depformer_dim),
     }
-
-
-@dataclass
-class Desk:
-    """One cache, and calls from processes of their own."""
-
-    home: Path
-    endpoint: str
-    repositories: dict[str, Repository]
-
-    def ask(self, *models: str, **environment: str) -> list[dict[str, Any]]:
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING", "XDG_"))}
-        settings = {
-            "HF_HUB_OFFLINE": "0",
-            "HF_ENDPOINT": self.endpoint,
-            "HF_HOME": str(self.home),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "NO_PROXY": "127.0.0.1",
-        }
-        program = [sys.executable, "-m", "tests.engine.personaplex.hubcalls", *models]
-        answer = subprocess.run(
-            program, capture_output=True, text=True, check=True, timeout=100, env={**clean, **settings, **environment}
-        )
-        return [json.loads(line) for line in answer.stdout.splitlines() if line.startswith("{")]
 
 
 @pytest.fixture(scope="module")

@@ -111,6 +111,18 @@ def test_every_authenticated_check_is_a_sign_of_life() -> None:
     assert ours.last_check_s == 9.0
 
 
+def test_no_more_checks_are_remembered_than_the_limit_and_copies_are_no_new_ones() -> None:
+    ours = agent()
+    checks = [request(ours) for _ in range(ice.REMEMBERED_CHECKS)]
+    assert not any(ours.is_replayed(item, WIFI) for item in checks)
+    for _ in range(3):
+        assert all(ours.is_replayed(item, CELLULAR) for item in checks)
+        assert not any(ours.is_replayed(item, WIFI) for item in checks)
+    for _ in range(3 * ice.REMEMBERED_CHECKS):
+        ours.is_replayed(request(ours), WIFI)
+    assert len(ours._first_came_from) == ice.REMEMBERED_CHECKS
+
+
 def test_addresses_are_bounded_and_the_selected_one_stays() -> None:
     ours = agent()
     check(ours, ("192.0.2.1", 1), now=0.0, nominate=True)

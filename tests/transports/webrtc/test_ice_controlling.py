@@ -9,6 +9,8 @@ from aioice import stun
 
 from rtc_server.transports.webrtc.ice import Address, Credentials, IceAgent, Path
 from rtc_server.transports.webrtc.ice_controlling import (
+    ALL_UNPROVEN_CHECKS_BURST,
+    ALL_UNPROVEN_CHECKS_PER_S,
     CONSENT_EVERY_S,
     CONSENT_EXPIRES_S,
     MAX_CANDIDATES,
@@ -29,9 +31,9 @@ ICE_TIMEOUT_S = 10.0
 class Rig:
     """A controlling agent in a mux of its own, and what it does at `peer`, which answers at the addresses in `up`."""
 
-    def __init__(self, candidates: tuple[Address, ...] = (FAR,)) -> None:
-        self.time = VirtualTime()
-        self.mux = UdpMux(clock=self.time.clock)
+    def __init__(self, candidates: tuple[Address, ...] = (FAR,), beside: Rig | None = None) -> None:
+        self.time = VirtualTime() if beside is None else beside.time
+        self.mux = UdpMux(clock=self.time.clock) if beside is None else beside.mux
         self.sent: list[tuple[float, Address, stun.Message]] = []
         self.events: list[str] = []
         self.media: list[bytes] = []
@@ -44,6 +46,7 @@ class Rig:
             lambda: self.events.append("checked"),
             on_expired=lambda: self.events.append("expired"),
             transactions=self.mux.by_transaction,
+            all_unproven_checks=self.mux.unproven_checks,
             clock=self.time.clock,
             call_later=self.time.call_later,
         )
@@ -338,3 +341,101 @@ def test_1000_restarts_leave_nothing_behind() -> None:
     rig.sent.clear()
     rig.time.advance(CONSENT_EVERY_S)
     assert len(rig.sent) == 1, "one timer"
+
+
+# ---- many offers -----------------------------------------------------------------------------------------------------
+
+
+class Flood:
+    """Strangers whose offers name eight addresses that never answer. Their calls end after `ICE_TIMEOUT_S`."""
+
+    def __init__(self, beside: Rig, calls_per_s: int) -> None:
+        self.checks = 0
+        self._beside = beside
+        self._every_s = 1 / calls_per_s
+        self._calls: list[tuple[float, Rig]] = []
+
+    def run(self, seconds: float) -> None:
+        time = self._beside.time
+        until_s = time.now + seconds
+        while time.now < until_s:
+            call = Rig(tuple(("203.0.113.9", 1000 + port) for port in range(16)), self._beside)
+            self._calls.append((time.now + ICE_TIMEOUT_S, call))
+            call.start()
+            time.advance(self._every_s)
+            while self._calls[0][0] <= time.now:
+                self._end(self._calls.pop(0)[1])
+
+    def end(self) -> None:
+        while self._calls:
+            self._end(self._calls.pop()[1])
+
+    def _end(self, call: Rig) -> None:
+        self.checks += len(call.sent)
+        call.mux.remove(call.agent)
+
+
+def test_many_offers_together_make_no_more_checks_than_the_limit_of_all_calls() -> None:
+    flood = Flood(Rig(), calls_per_s=100)
+    flood.run(15.0)
+    flood.end()
+    limit = ALL_UNPROVEN_CHECKS_BURST + 15.0 * ALL_UNPROVEN_CHECKS_PER_S
+    assert 0.95 * limit < flood.checks <= limit + 1
+
+
+def test_call_that_is_connected_keeps_its_checks_in_a_flood_of_offers() -> None:
+    rig = Rig()
+    rig.up.add(FAR)
+    rig.start()
+    Flood(rig, calls_per_s=100).run(10.0)
+    assert rig.times()[:5] == [0.0, 2.5, 5.0, 7.5, 10.0]
+    assert rig.events == ["checked"]
+
+
+def test_call_that_is_connected_finds_its_peer_again_in_a_flood_of_offers() -> None:
+    """Its address has answered once, so the limits are not about it."""
+    rig = Rig((ELSEWHERE, FAR))
+    rig.up.add(FAR)
+    rig.start()
+    rig.up.clear()
+    flood = Flood(rig, calls_per_s=100)
+    flood.run(4 * CONSENT_EVERY_S)
+    back_s = rig.time.now
+    rig.up.add(FAR)
+    flood.run(1.1)
+    assert rig.agent.last_check_s is not None and rig.agent.last_check_s >= back_s
+
+
+def test_call_connects_among_as_many_strangers_as_may_be_half_open() -> None:
+    rig = Rig(tuple(("198.51.100.7", 1000 + port) for port in range(3)))
+    flood = Flood(rig, calls_per_s=7)
+    flood.run(ICE_TIMEOUT_S)
+    rig.up.add(rig.candidates[-1])
+    rig.start()
+    flood.run(1.0)
+    assert rig.selected == rig.candidates[-1]
+
+
+def test_calls_whose_checks_are_held_back_check_later_each_of_their_candidates() -> None:
+    first = Rig(tuple(("198.51.100.7", 1000 + port) for port in range(7)))
+    calls = [first, *[Rig(first.candidates, first) for _ in range(99)]]
+    for rig in calls:
+        rig.start()
+    assert all(rig.sent for rig in calls)
+    assert sum(len(rig.sent) for rig in calls) <= ALL_UNPROVEN_CHECKS_BURST
+    first.time.advance(ICE_TIMEOUT_S)
+    for rig in calls:
+        assert {address for _, address, _ in rig.sent} == set(rig.candidates)
+
+
+def test_check_that_is_held_back_for_others_costs_its_own_call_nothing() -> None:
+    rig = Rig()
+    while rig.mux.unproven_checks.allow(rig.time.now):
+        pass
+    rig.start()
+    assert not rig.sent
+    rig.up.add(FAR)
+    rig.time.advance(0.05)
+    assert rig.selected == FAR
+    own = rig.agent._unproven_checks
+    assert sum(own.allow(rig.time.now) for _ in range(2 * UNPROVEN_CHECKS_BURST)) == UNPROVEN_CHECKS_BURST - 1

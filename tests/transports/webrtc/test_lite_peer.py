@@ -13,8 +13,11 @@ import pytest
 from aioice import stun
 
 from rtc_server import events
+from rtc_server.errors import BadOffer
 from rtc_server.events import Numbered
+from rtc_server.transports.webrtc import transport
 from rtc_server.transports.webrtc.ice_controlling import UNPROVEN_CHECKS_BURST, ControllingAgent
+from rtc_server.transports.webrtc.transport import WebRtcConfig
 from tests.transports.webrtc import offers
 from tests.transports.webrtc.callers import Handler, House, house
 from tests.transports.webrtc.litepairs import TONE_HZ, Pair, connect_pair, loudest_hz, tone
@@ -45,6 +48,11 @@ async def talk(pair: Pair, frames: int) -> np.ndarray:
         pair.full.write(now, pair.full.take(now))
         heard.append(pair.lite.take(now))
     return np.concatenate(heard)
+
+
+def offer_of_lite_peer(host: str, port: int) -> str:
+    candidate = f"a=candidate:1 1 udp 2130706431 {host} {port} typ host"
+    return offers.read("S01").replace("a=mid:0", f"a=mid:0\r\na=ice-lite\r\n{candidate}")
 
 
 @pytest.mark.parametrize("lite_is_client", [False, True])
@@ -95,9 +103,7 @@ async def test_lite_peer_that_is_not_there_is_given_up_after_a_bounded_number_of
         victim.setblocking(False)
         async with house(ice_timeout_s=0.5, advertise_ip=LOOPBACK) as home:
             handler = Handler()
-            candidate = f"a=candidate:1 1 udp 2130706431 127.0.0.1 {victim.getsockname()[1]} typ host"
-            offer = offers.read("S01").replace("a=mid:0", f"a=mid:0\r\na=ice-lite\r\n{candidate}")
-            await home.transport.create(offer, handler)
+            await home.transport.create(offer_of_lite_peer("127.0.0.1", victim.getsockname()[1]), handler)
             await eventually(lambda: handler.closed == ["ice_failed"], 5)
             home.assert_nothing_left()
         received = []
@@ -108,3 +114,35 @@ async def test_lite_peer_that_is_not_there_is_given_up_after_a_bounded_number_of
                 break
         assert 3 <= len(received) <= UNPROVEN_CHECKS_BURST
         assert all(stun.parse_message(data).message_class == stun.Class.REQUEST for data in received)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    ("config", "own", "checked"),
+    [
+        (WebRtcConfig(0), ["192.0.2.7", "127.0.0.1"], False),
+        (WebRtcConfig(0, local_callers=True), ["192.0.2.7", "127.0.0.1"], True),
+        (WebRtcConfig(0, local_callers=True), ["192.0.2.7"], False),
+        (WebRtcConfig(0, ("127.0.0.1",)), [], True),
+        (WebRtcConfig(0, ("::1",)), [], True),
+        (WebRtcConfig(0, ("203.0.113.1",), local_callers=True), ["127.0.0.1"], False),
+    ],
+    ids=["open web server", "local", "local, no loopback", "loopback named", "::1 named", "another address named"],
+)
+async def test_strangers_cannot_make_the_server_send_to_its_own_loopback(
+    host: str, config: WebRtcConfig, own: list[str], checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        transport, "advertised_addresses", lambda configured, families: list(configured) if configured else own
+    )
+    home = House(config)
+    await home.transport.start()
+    try:
+        if checked:
+            await home.transport.create(offer_of_lite_peer(host, 9), Handler())
+        else:
+            with pytest.raises(BadOffer, match="can be checked"):
+                await home.transport.create(offer_of_lite_peer(host, 9), Handler())
+            home.assert_nothing_left()
+    finally:
+        await home.transport.close()

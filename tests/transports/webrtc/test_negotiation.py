@@ -223,11 +223,13 @@ def test_lite_peer_that_no_check_can_reach_is_refused(candidate: str | None) -> 
     assert caught.value.http_status == 400
 
 
-def test_loopback_candidate_counts_only_for_a_server_on_loopback() -> None:
-    sdp = with_lines(offers.read("S23"), {"a=candidate": "a=candidate:1 1 udp 1 127.0.0.1 9 typ host"})
-    assert answer_offer(sdp, LOCAL).remote_candidates == (RemoteCandidate("127.0.0.1", 9, 1),)
+@pytest.mark.parametrize("host", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_loopback_candidate_counts_only_where_the_peer_may_be_on_this_machine(host: str) -> None:
+    sdp = with_lines(offers.read("S23"), {"a=candidate": f"a=candidate:1 1 udp 1 {host} 9 typ host"})
+    agreed = answer_offer(sdp, replace(LOCAL, peers_on_loopback=True))
+    assert agreed.remote_candidates == (RemoteCandidate("127.0.0.1", 9, 1),)
     with pytest.raises(BadOffer, match="can be checked"):
-        answer_offer(sdp, replace(LOCAL, addresses=("192.0.2.7",)))
+        answer_offer(sdp, LOCAL)
 
 
 @pytest.mark.parametrize(("first", "later"), [("S23", "full"), ("full", "S23")])

@@ -159,6 +159,54 @@ def test_address_of_a_live_call_cannot_be_taken_over_by_another_call() -> None:
     assert rig.mux.dropped == {"address_taken": 1} and not thief.paths
 
 
+def test_check_that_somebody_overheard_moves_nothing_when_it_comes_from_another_address() -> None:
+    rig = Rig()
+    overheard = bytes(request(rig.agent, USE_CANDIDATE=None))
+    rig.receive(overheard)
+    rig.now += 60.0
+    rig.check(USE_CANDIDATE=None)
+    last_check_s, answers = rig.agent.last_check_s, len(rig.socket.sent)
+    rig.now += 1.0
+    rig.receive(overheard, STRANGER)
+    assert rig.agent.selected is not None and rig.agent.selected.address == CALLER
+    assert rig.mux.dropped == {"replayed_check": 1}
+    assert set(rig.mux.by_address) == set(rig.agent.paths) == {CALLER}
+    assert rig.agent.last_check_s == last_check_s and len(rig.socket.sent) == answers
+
+
+def test_same_check_from_the_same_address_is_answered_and_a_sign_of_life_every_time() -> None:
+    """A retransmission, or a small client that has one transaction id for all its checks."""
+    rig = Rig()
+    check = bytes(request(rig.agent, USE_CANDIDATE=None))
+    for _ in range(3):
+        rig.now += 5.0
+        rig.receive(check)
+        rig.receive(check, STRANGER)
+        assert rig.agent.last_check_s == rig.now
+    first, *others = rig.socket.sent
+    assert others == [first, first]
+    assert rig.mux.dropped == {"replayed_check": 3}
+
+
+def test_caller_who_moves_is_followed_by_a_check_of_its_own_after_any_copy_of_an_old_one() -> None:
+    rig = Rig()
+    old, new = bytes(request(rig.agent, USE_CANDIDATE=None)), (CALLER[0], CALLER[1] + 1)
+    rig.receive(old)
+    rig.receive(old, new)
+    rig.check(new, USE_CANDIDATE=None)
+    assert rig.agent.selected is not None and rig.agent.selected.address == new
+
+
+def test_copies_cost_the_caller_none_of_its_checks() -> None:
+    rig = Rig()
+    overheard = bytes(request(rig.agent))
+    rig.receive(overheard)
+    for _ in range(5000):
+        rig.receive(overheard, STRANGER)
+    rig.check()
+    assert len(rig.socket.sent) == 2
+
+
 def test_address_changes_hands_once_its_call_is_silent_or_gone() -> None:
     rig = Rig()
     rig.check()

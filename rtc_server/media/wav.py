@@ -11,8 +11,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from rtc_server.engine.stepper import SAMPLE_RATE
 from rtc_server.errors import ConfigError
+from rtc_server.media.frames import SAMPLE_RATE
 
 Samples = NDArray[np.int16]
 

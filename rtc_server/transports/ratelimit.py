@@ -16,10 +16,14 @@ class RateLimit:
 
     def allow(self, now: float) -> bool:
         """Take one token, if there is one. `now` is monotonic seconds."""
-        if self._last_s is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._last_s) * self._per_second)
-        self._last_s = now
-        if self._tokens < 1.0:
+        if not self.ready(now):
             return False
         self._tokens -= 1.0
         return True
+
+    def ready(self, now: float, tokens: float = 1.0) -> bool:
+        """Whether there are so many tokens. Takes none."""
+        if self._last_s is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._last_s) * self._per_second)
+        self._last_s = now
+        return self._tokens >= tokens

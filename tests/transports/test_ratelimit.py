@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtc_server.transports.webrtc.ratelimit import RateLimit
+from rtc_server.transports.ratelimit import RateLimit
 
 
 def test_burst_is_allowed_once_and_refills_with_time() -> None:
@@ -11,6 +11,13 @@ def test_burst_is_allowed_once_and_refills_with_time() -> None:
     assert [limit.allow(0.0) for _ in range(7)] == [True] * 5 + [False] * 2
     assert limit.allow(0.1) and not limit.allow(0.1)
     assert [limit.allow(100.0) for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_asking_whether_there_is_a_token_takes_none() -> None:
+    limit = RateLimit(per_second=10, burst=1)
+    assert limit.ready(0.0) and limit.ready(0.0) and limit.allow(0.0)
+    assert not limit.ready(0.0) and not limit.allow(0.0)
+    assert limit.ready(0.1) and not limit.ready(0.1, tokens=1.5) and limit.allow(0.1)
 
 
 @given(st.lists(st.floats(0, 0.2), min_size=1, max_size=200))
