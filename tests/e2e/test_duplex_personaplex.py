@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,6 +76,27 @@ async def test_the_raw_endpoint_gives_the_tokens_and_the_sound_of_offline(
     assert len({tuple(frame[9:]) for frame in said}) > 10, "the caller's voice did not reach the engine"
     assert np.array_equal(heard[: len(sound)], read_wav(tmp_path / "out.wav"))
     assert words == [line["text"] for line in lines if line["text"]]
+
+
+async def test_a_conversation_that_outlives_the_context_window_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    flags: dict[str, Any] = {"engine": f"{__name__}:RememberingPersonaPlex", "slots": 1, "max_context": 32}
+    flags |= {"device": "cpu", "threads": 1, "engine_process": "off", "port": 0, "udp_port": 0}
+    server = Server(config.load(flags | {"model": str(tiny_checkpoint(tmp_path / "tiny"))}))
+    frames = 2 * 32 + 3
+    sound = np.zeros(frames * FRAME_SAMPLES, np.int16)
+    await server.start()
+    try:
+        heard, _ = await call(server, sound)
+        async with asyncio.timeout(2):
+            while server.engine.capacity().in_use:
+                await asyncio.sleep(0.02)
+    finally:
+        await server.stop()
+    assert len(heard) == len(sound)
+    assert len({tuple(frame[9:]) for frame in RememberingPersonaPlex.said[-30:]}) > 10, "it stands still"
 
 
 async def call(server: Server, sound: NDArray[np.int16]) -> tuple[NDArray[np.int16], list[str]]:

@@ -16,6 +16,8 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package that has the peer's name and the little of its surface that is called; it writes down what it got."""
     models = tmp_path / "moshi" / "models"
     models.mkdir(parents=True)
+    for package in (models.parent, models):
+        (package / "__init__.py").touch()  # or one that is installed would come first
     (tmp_path / "moshi-7.8.9.dist-info").mkdir()
     (tmp_path / "moshi-7.8.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: moshi\nVersion: 7.8.9\n")
     (models / "lm.py").write_text(
