@@ -23,9 +23,6 @@ INSTALL_TORCH = test $(VENV)/.torch -nt requirements/torch.txt || { \
 	$(PIP) install --only-binary :all: --constraint requirements/torch.txt torch && touch $(VENV)/.torch; }
 INSTALL_SELF := $(PIP) install --quiet --quiet --no-deps --no-build-isolation --editable .
 
-# Two at once: real peers, one after the other, which mostly wait; and beside them everything else.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
-
 # node comes with the locked Python packages, tsc with the locked npm package of the tests.
 TOOLS := PATH="$(abspath $(BIN)):$(CURDIR)/tests/static/node_modules/.bin:$$PATH"
 
@@ -41,7 +38,7 @@ personaplex: $(VENV)/.personaplex ## Install what PersonaPlex needs on a GPU, to
 	@$(BIN)/rtc-server serve --engine personaplex $(ARGS)
 
 test: $(VENV)/.dev peers ## Install what the tests need, browsers included, and run them all.
-	@$(TOOLS) $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff check .

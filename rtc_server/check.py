@@ -111,7 +111,7 @@ def _page(settings: Settings) -> Finding:
         return Finding("page", True, settings.http.web_ui)
     index = static_dir() / "index.html"
     if index.is_file():
-        return Finding("page", True, str(static_dir()))
+        return Finding("page", True, f"{static_dir()}; PersonaPlex's own client instead: --web-ui personaplex")
     return Finding("page", False, f"{index} is missing", "install the package again; static/ belongs to the wheel")
 
 

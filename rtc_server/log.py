@@ -55,3 +55,5 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
     # It logs the address of whoever sends malformed HTTP; defects of ours are logged by the error middleware.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    # It warns of every subprotocol that a WebSocket's client offers: some put a key there.
+    logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)

@@ -178,11 +178,9 @@ class Server:
         gate = Gate(http)
         info = Info(self.engine, self.admission, self.connectivity, gate.needs_key, self.ice_servers)
         sessions = Sessions(self.admission, self.registry, self.webrtc, self.ice_servers)
-        sockets = SocketLimits()
-        chat = Chat(self.admission, self._clock, sockets)
-        duplex = Duplex(self.admission, self._clock, sockets)
+        chat = Chat(self.admission, self._clock)
+        duplex = Duplex(self.admission, self._clock, SocketLimits())
         app = create_app(gate, sessions, info, page, chat, duplex)
-        app.on_shutdown.append(duplex.shut_down)
         self._runner = web.AppRunner(
             app,
             access_log=None,

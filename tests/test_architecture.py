@@ -24,7 +24,7 @@ ENGINE_SEAM = {"rtc_server.engine.client", "rtc_server.engine.stepper", "rtc_ser
 SESSION = {"rtc_server.session", *ENGINE_SEAM}
 TRANSPORT = {"rtc_server.transports.pacer", "rtc_server.transports.ratelimit", *SESSION}
 WIRES = {"rtc_server.transports.webrtc", "rtc_server.transports.websocket", "rtc_server.transports.sip"}
-HTTP = {"rtc_server.config", "rtc_server.http", "rtc_server.dialects", *WIRES, *TRANSPORT}
+HTTP = {"rtc_server.archive", "rtc_server.config", "rtc_server.http", "rtc_server.dialects", *WIRES, *TRANSPORT}
 SERVER = {"rtc_server.server", "rtc_server.check", "rtc_server.launch", "rtc_server.engine", *HTTP}
 COMMANDS = {
     "rtc_server.bench",
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.events": {"rtc_server.errors"},
     "rtc_server.metrics": set(),
     "rtc_server.log": set(),
+    "rtc_server.archive": {"rtc_server.errors"},
     "rtc_server.config": COMMON,
     "rtc_server.media": COMMON,
     "rtc_server.engine.stepper": COMMON,
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Engines are found by name, so that nothing else pays for importing them.
     "rtc_server.engine.echo": {"rtc_server.engine", *ENGINE_SEAM, *COMMON},
     "rtc_server.engine.cascade": {"rtc_server.engine", *ENGINE_SEAM, *COMMON},
-    "rtc_server.engine.personaplex": {"rtc_server.engine", *ENGINE_SEAM, *COMMON},
+    "rtc_server.engine.personaplex": {"rtc_server.archive", "rtc_server.engine", *ENGINE_SEAM, *COMMON},
     # What the page at / may be, without a model.
     "rtc_server.engine.personaplex.webclient": {"rtc_server.engine.personaplex", *COMMON},
     "rtc_server.session": SESSION | COMMON,

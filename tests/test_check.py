@@ -27,6 +27,14 @@ def test_everything_is_looked_at() -> None:
     assert findings["page"].ok
 
 
+def test_our_own_page_comes_with_a_note_how_to_get_the_official_one(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<p>")
+    note = "PersonaPlex's own client instead: --web-ui personaplex"
+    page = examined()["page"]
+    assert page.ok and not page.advice and note in page.found
+    assert note not in examined(web_ui=str(tmp_path))["page"].found
+
+
 def test_another_page_is_looked_at_too(tmp_path: Path) -> None:
     assert examined(web_ui=str(tmp_path))["page"].ok is False
     (tmp_path / "index.html").write_text("<p>")

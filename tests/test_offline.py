@@ -345,6 +345,13 @@ def test_a_prompt_that_the_engine_does_not_take_is_refused(
     assert names_in(tmp_path) == {"in.wav"}
 
 
+def test_a_voice_may_be_named_by_its_file(tmp_path: Path) -> None:
+    source = write_wav(tmp_path / "in.wav", noise(10))
+    stepper, prompt = TokenStepper(1), SessionPrompt(persona="A sailor.", voice="other.pt", seed=7)
+    assert run(lambda: stepper, [Pair(source, tmp_path / "out.wav", prompt)]) == []
+    assert stepper.prompts[0] == SessionPrompt(persona="A sailor.", voice="other", seed=7)
+
+
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 

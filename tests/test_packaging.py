@@ -106,6 +106,15 @@ def test_the_source_holds_what_its_tests_need(tmp_path: Path) -> None:
         assert needed <= {name.partition("/")[2] for name in archive.getnames()}
 
 
+def test_the_peers_of_the_tests_are_all_installed_by_make_test() -> None:
+    makefile, peers = (ROOT / "Makefile").read_text(), ROOT / ".ci" / "peers"
+    assert re.search(r"^test:.* peers ", makefile, re.MULTILINE) and os.access(peers, os.X_OK)
+    locked = {lock.parent for lock in ROOT.glob("tests/**/package-lock.json") if "node_modules" not in lock.parts}
+    assert {
+        ROOT / name for name in re.findall(r"^install_node_packages (\S+)", peers.read_text(), re.MULTILINE)
+    } == locked
+
+
 def test_the_wheel_is_the_one_of_this_version(wheel: Path, unpacked: Path) -> None:
     assert wheel.name == f"rtc_server-{rtc_server.__version__}-py3-none-any.whl"
     assert metadata_in(unpacked)["Version"] == rtc_server.__version__

@@ -97,7 +97,7 @@ class EngineClient(Protocol):
     spec: FrameSpec
 
     async def reserve(self, prompt: SessionPrompt) -> Lease:
-        """Take a slot and begin its prefill.
+        """Take a slot and begin its prefill. Where none is free, one that is closing is waited for, but not for long.
 
         Raises: EngineFull, EngineDraining, EngineUnavailable, UnknownVoice, BadRequest for a prompt that the engine
         cannot take.

@@ -21,6 +21,11 @@ FRAME_MS = 80
 VOICE_SUFFIXES = (".pt", ".wav", ".safetensors")
 """Of the files that voices are read from."""
 
+MAX_TEMPERATURE = 10.0
+MAX_TOP_K = 100_000
+MAX_SEED = 2**63 - 1
+"""What callers may ask for of these is 0 to the maximum, whichever way they come."""
+
 FloatFrames = NDArray[np.float32]
 """Mono samples in [-1, 1] at 24 kHz; shape [slots, 1920] where nothing else is said."""
 
@@ -62,6 +67,11 @@ class FrameSpec:
             return name
         stem = functools.reduce(str.removesuffix, VOICE_SUFFIXES, name)
         return stem if stem in self.voices else None
+
+    def voice_wanted(self, name: str | None) -> str | None:
+        """The name, where there is something to choose. Clients of other servers always send one: it means nothing to
+        an engine with one voice."""
+        return name if name and len(self.voices) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The conversation is one of the shared sessions. It starts with the client's ``open``, or with its first audio. By
 default that audio is the clock: a file that is sent at once is stepped as a whole, a frame a tick, and nothing of it is
-dropped; what there is no room for yet is not read from the socket.
+dropped. What is more than two minutes ahead is not read from the socket yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from rtc_server.media.pcmformat import PcmDecoder, PcmEncoder
 from rtc_server.session.admission import Admission
 from rtc_server.session.session import Session
 from rtc_server.transports.websocket import pcm
-from rtc_server.transports.websocket.closing import goodbye
 from rtc_server.transports.websocket.intake import Pace
 from rtc_server.transports.websocket.leg import SocketLeg
 from rtc_server.transports.websocket.pcm import Append, Finish, Flow, Ignored, Open, Other, PcmDialect
@@ -38,8 +37,8 @@ ALREADY_OPEN = BadEvent("session already open", hint="one socket carries one con
 
 class Beginning(NamedTuple):
     asked: Open
-    audio: str | bytes = b""
-    """The message that a client began with who asked for nothing first."""
+    audio: bytes = b""
+    """What a client began with who asked for nothing first."""
 
 
 class Duplex:
@@ -53,14 +52,9 @@ class Duplex:
         self._admission = admission
         self._clock = clock
         self._sockets = sockets
-        self._unopened: set[AiohttpWire] = set()
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/v1/audio/duplex", self.duplex, allow_head=False)]
-
-    async def shut_down(self, _app: web.Application) -> None:
-        """Signal handler: those who have not asked for anything yet are not waited for."""
-        await asyncio.gather(*(wire.close(*goodbye("server_stopping")) for wire in self._unopened))
 
     async def duplex(self, request: web.Request) -> web.WebSocketResponse:
         return await serve(request, pcm.refusal, self._converse)
@@ -70,33 +64,26 @@ class Duplex:
         beginning = await self._beginning(wire)
         if beginning is None:
             return
-        leg = await self._begin(wire, beginning.asked)
-        ear = _Ear(leg, beginning.asked)
-        try:
-            if beginning.audio:
-                await ear.hear(beginning.audio)
-        except BaseException:
-            leg.lost()
-            raise
-        await wire.listen(leg, ear.hear)
+        asked = beginning.asked
+        encoder = PcmEncoder(asked.format, asked.rate)
+        leg = await self._begin(wire, asked, PcmDialect(encoder, asked.events))
+        ear = _Ear(leg, PcmDecoder(asked.format, asked.rate), encoder.delay_s)
+        await wire.listen(leg, ear.hear, beginning.audio)
 
     async def _beginning(self, wire: AiohttpWire) -> Beginning | None:
         """None where the client goes without having asked for anything. Raises: TooManyHalfOpen, BadRequest."""
         with self._sockets.unopened():
-            self._unopened.add(wire)
             try:
                 async with asyncio.timeout(self._sockets.open_s):
                     return await self._first_wish(wire)
             except TimeoutError:
                 message = f"no open and no audio came within {self._sockets.open_s:g} s"
                 raise BadRequest(message, hint=pcm.OPEN_HINT) from None
-            finally:
-                self._unopened.discard(wire)
 
     async def _first_wish(self, wire: AiohttpWire) -> Beginning | None:
         """Raises: BadRequest."""
         while (message := await wire.receive()) is not None:
-            await asyncio.sleep(0)  # a socket gives what it has without a pause: others want their turn
+            await asyncio.sleep(0)  # a flood of small messages takes its turn like everybody
             if isinstance(message, bytes):
                 return Beginning(Open(), message)
             try:
@@ -108,8 +95,8 @@ class Duplex:
             match said:
                 case Open():
                     return Beginning(said)
-                case Append():
-                    return Beginning(Open(), message)
+                case Append(audio):
+                    return Beginning(Open(), audio)
                 case Finish():
                     await wire.send(pcm.done())
                     return None
@@ -117,20 +104,19 @@ class Duplex:
                     metrics.EVENTS_REJECTED.labels(UnknownEvent.code).inc()
         return None
 
-    async def _begin(self, wire: AiohttpWire, asked: Open) -> SocketLeg:
+    async def _begin(self, wire: AiohttpWire, asked: Open, dialect: PcmDialect) -> SocketLeg:
         """Raises: what `Admission.admit` and `Admission.resume` raise."""
         if asked.resume is not None:  # whatever goes wrong changes nothing for a session that exists
-            return self._add_leg(self._admission.resume(asked.resume), wire, asked)
+            return self._add_leg(self._admission.resume(asked.resume), wire, asked, dialect)
         session = await self._admission.admit(asked.prompt(self._admission.spec))
         try:
-            return self._add_leg(session, wire, asked)
+            return self._add_leg(session, wire, asked, dialect)
         except BaseException:
             session.close("setup_failed")
             raise
 
-    def _add_leg(self, session: Session, wire: AiohttpWire, asked: Open) -> SocketLeg:
+    def _add_leg(self, session: Session, wire: AiohttpWire, asked: Open, dialect: PcmDialect) -> SocketLeg:
         attachment = session.expect_leg(asked.last_event)
-        dialect = PcmDialect(PcmEncoder(asked.format, asked.rate), asked.events)
         leg = SocketLeg(wire, dialect, Pace(asked.pace), attachment, self._clock)
         attachment.attach(leg)
         log.info("leg made", session_id=session.id, state=session.state.value, kind=leg.kind, leg=leg.id)
@@ -139,11 +125,16 @@ class Duplex:
 
 
 class _Ear:
-    """What a client says once it has a conversation."""
+    """What a client says once it has a conversation.
 
-    def __init__(self, leg: SocketLeg, asked: Open) -> None:
+    Args:
+        answer_delay_s: how long the encoder of the answer holds a sound back.
+    """
+
+    def __init__(self, leg: SocketLeg, voice: PcmDecoder, answer_delay_s: float) -> None:
         self._leg = leg
-        self._voice = PcmDecoder(asked.format, asked.rate)
+        self._voice = voice
+        self._answer_delay_s = answer_delay_s
         self._is_heard = False
 
     async def hear(self, message: str | bytes) -> None:
@@ -183,7 +174,7 @@ class _Ear:
     async def _hear_the_end(self) -> None:
         """What the filters of both directions hold back is part of the conversation too."""
         if self._is_heard:
-            silence = np.zeros(round(self._voice.delay_s * SAMPLE_RATE), np.float32)
+            silence = np.zeros(round(self._answer_delay_s * SAMPLE_RATE), np.float32)
             await self._leg.feed(np.concatenate([self._voice.end(), silence]))
         self._leg.finish()
 

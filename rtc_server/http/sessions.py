@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rtc_server.engine.stepper import Sampling, SessionPrompt
+from rtc_server.engine.stepper import MAX_SEED, MAX_TEMPERATURE, MAX_TOP_K, Sampling, SessionPrompt
 from rtc_server.errors import (
     BadRequest,
     ClientError,
@@ -52,8 +52,8 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
-Temperature = Annotated[float, Field(ge=0, le=10)]
-TopK = Annotated[int, Field(ge=0, le=100_000)]
+Temperature = Annotated[float, Field(ge=0, le=MAX_TEMPERATURE)]
+TopK = Annotated[int, Field(ge=0, le=MAX_TOP_K)]
 
 
 class SamplingBody(_Body):
@@ -70,7 +70,7 @@ class OfferBody(_Body):
     type: Literal["offer"] = "offer"
     persona: str | None = None
     voice: str | None = None
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    seed: int | None = Field(default=None, ge=0, le=MAX_SEED)
     sampling: SamplingBody | None = None
     resume: str | None = Field(default=None, max_length=MAX_TOKEN_CHARS, repr=False)
     """Token of the conversation that is to go on over this call."""

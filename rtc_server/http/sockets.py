@@ -33,13 +33,15 @@ UNSENT_BYTES = 4096
 """What may wait in the kernel for its first sending. More waits with us, where it can still be dropped."""
 CLOSE_S = 2.0
 """How long a peer may take to read what is on its way and to answer our close frame."""
+_FROM_PEER = (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG)
 MAX_REASON_BYTES = 123
 """RFC 6455 section 5.5: a control frame carries 125 bytes, two of which are the code."""
 
 
 @dataclass(slots=True)
 class SocketLimits:
-    """What sockets may take up that no session stands behind. One for all endpoints of a server."""
+    """What sockets may take up that no session stands behind: those of an endpoint that waits to be told what a client
+    wants."""
 
     open_s: float = 10.0
     """How long after the upgrade a peer may take to say what it wants."""
@@ -63,12 +65,12 @@ class Listener(Protocol):
     """Who hears what comes of a socket beside its messages: the leg."""
 
     def alive(self) -> None:
-        """The peer sent something."""
+        """The peer sent something: a message, a ping or a pong."""
 
     def pong(self, payload: bytes) -> None:
         """The peer answered a ping."""
 
-    def lost(self) -> None:
+    def lost(self, reason: str = "peer_closed") -> None:
         """The socket is closed, or closing."""
 
     async def wait_closed(self) -> None: ...
@@ -132,6 +134,8 @@ class AiohttpWire:
             finally:
                 self._receiving = None
                 self._received.set()
+            if self._listener is not None and message.type in _FROM_PEER:
+                self._listener.alive()
             match message.type:
                 case WSMsgType.TEXT | WSMsgType.BINARY:
                     data: str | bytes = message.data
@@ -140,24 +144,31 @@ class AiohttpWire:
                     with contextlib.suppress(ConnectionError):
                         await self._response.pong(message.data)
                         await self._drained()
-                    if self._listener is not None:
-                        self._listener.alive()
                 case WSMsgType.PONG:
                     if self._listener is not None:
-                        self._listener.alive()
                         self._listener.pong(bytes(message.data))
                 case _:
                     await self.close(1000, "")
+            await asyncio.sleep(0)  # a socket gives what it has without a pause: others want their turn
         return None
 
-    async def listen(self, leg: Listener, hear: Callable[[str | bytes], Awaitable[None]]) -> None:
-        """Hand `hear` every message, until the socket is closed. Then `leg` is told, and waited for."""
+    async def listen(
+        self, leg: Listener, hear: Callable[[str | bytes], Awaitable[None]], first: str | bytes = b""
+    ) -> None:
+        """Hand `hear` every message until the socket is closed, before them `first`, which came when there was no leg
+        yet. Then `leg` is told, and waited for. Raises: what `hear` raises, a defect of ours."""
         self._listener = leg
         try:
+            if first:
+                await hear(first)
             while (message := await self.receive()) is not None:
-                leg.alive()
                 await hear(message)
-                await asyncio.sleep(0)  # a flood of small messages takes its turn like everybody
+                await asyncio.sleep(0)  # as above
+        except ConnectionLost:
+            pass
+        except Exception:
+            leg.lost("internal_error")
+            raise
         finally:
             leg.lost()
             await leg.wait_closed()

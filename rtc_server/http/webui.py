@@ -15,9 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from aiohttp import web
 
+from rtc_server.archive import Limits
 from rtc_server.errors import ConfigError
 from rtc_server.http.page import SECURITY_HEADERS, Asset, Page
-from rtc_server.http.webarchive import Limits, read_archive
+from rtc_server.http.webarchive import read_archive
 
 OWN, PERSONAPLEX = "own", "personaplex"
 INDEX = "index.html"

@@ -16,6 +16,8 @@ from rtc_server.media.frames import PACKET_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS,
 from rtc_server.media.ogg import OggCounters, OggPage, OggReader, OggWriter
 from rtc_server.media.opus import OpusDecoder, OpusEncoder, OpusError
 
+MAX_FEED_MS = 1080.0
+"""What is decoded of one message: a live stream's consumer queues a second, and hears a frame."""
 GRANULES_PER_MS = 48
 GRANULES_PER_SAMPLE = GRANULES_PER_MS // SAMPLES_PER_MS
 
@@ -71,6 +73,8 @@ class OggOpusCounters:
     """Made up for bad packets and missing pages."""
     dropped_samples: int = 0
     """Not decoded, because one `feed` held more than the bound."""
+    decoded_ms: float = 0.0
+    """Work: good packets, bad ones and concealment; each packet counts for 2.5 ms at least."""
 
 
 class OggOpusReader:
@@ -80,20 +84,16 @@ class OggOpusReader:
     A stream with another serial number, or with a new header, starts anew. Logical streams that are no Opus are passed
     over. Where pages are missing, the time that their neighbours tell of is concealed.
 
-    Bound: one `feed` gives at most `max_feed_ms` of sound, rounded up to a whole packet, and 120 ms of concealment; of
-    more sound than that the oldest is not decoded, and of more bytes than `ogg.MAX_FEED_BYTES` the oldest are not even
+    Bound: one `feed` gives at most `max_ms` of sound, rounded up to a whole packet, and 120 ms of concealment; of more
+    sound than that the oldest is not decoded, and of more bytes than `ogg.MAX_FEED_BYTES` the oldest are not even
     looked at. Not thread-safe.
-
-    Args:
-        max_feed_ms: a live stream needs no more than what its consumer queues.
 
     Raises:
         MissingLibrary: there is no libopus on this machine.
     """
 
-    def __init__(self, max_feed_ms: int = 2000) -> None:
+    def __init__(self) -> None:
         self.counters = OggOpusCounters()
-        self._max_feed_ms = float(max_feed_ms)
         self._ogg = OggReader()
         self._decoder = OpusDecoder(SAMPLE_RATE)
         self._serial: int | None = None
@@ -105,16 +105,20 @@ class OggOpusReader:
     def page_counters(self) -> OggCounters:
         return self._ogg.counters
 
-    def feed(self, data: bytes) -> FloatSamples:
-        """What can be heard by now of all that was fed, and was not given out before: [n] samples. Never raises."""
+    def feed(self, data: bytes, max_ms: float = MAX_FEED_MS) -> FloatSamples:
+        """What can be heard by now of all that was fed, and was not given out before: [n] samples. Never raises.
+
+        Args:
+            max_ms: nothing is decoded for 0 or less.
+        """
         pages = [page for page in self._ogg.feed(data) if self._is_opus(page)]
-        self._concealable_ms = _MAX_CONCEALED_MS
-        sound = [self._play(page, too_old) for page, too_old in zip(pages, self._too_old(pages), strict=True)]
+        self._concealable_ms = min(_MAX_CONCEALED_MS, max_ms)
+        too_old = self._too_old(pages, max_ms)
+        sound = [self._play(page, count) for page, count in zip(pages, too_old, strict=True)]
         return np.concatenate(sound) if sound else _NOTHING
 
-    def _too_old(self, pages: list[OggPage]) -> list[int]:
-        """How many packets of each page came before the newest `max_feed_ms`."""
-        room_ms = self._max_feed_ms
+    def _too_old(self, pages: list[OggPage], room_ms: float) -> list[int]:
+        """How many packets of each page came before the newest `room_ms`."""
         counts = []
         for page in reversed(pages):
             count = len(page.packets)
@@ -171,6 +175,7 @@ class OggOpusReader:
     def _decode(self, packet: bytes) -> FloatSamples:
         duration_ms = opuspacket.duration_ms(packet)
         self.counters.packets += 1
+        self.counters.decoded_ms += max(duration_ms, _SHORTEST_PACKET_MS)
         if duration_ms:
             try:
                 sound = self._decoder.decode(packet)
@@ -187,6 +192,7 @@ class OggOpusReader:
         if duration_ms <= 0 or not self._packet_ms:
             return _NOTHING
         self._concealable_ms -= duration_ms
+        self.counters.decoded_ms += duration_ms
         sound = self._decoder.conceal(int(duration_ms * SAMPLES_PER_MS))
         self.counters.concealed_samples += sound.size
         return sound

@@ -13,10 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtc_server.media.frames import FRAME_S, FRAME_SAMPLES, SAMPLES_PER_MS, FloatSamples
-from rtc_server.media.pcm import to_float
 from rtc_server.media.samplestore import SampleStore
 from rtc_server.media.surplus import Surplus, SurplusConfig, Watch
 from rtc_server.media.timescale import FADE_SAMPLES, cut_joint, fade_away
@@ -82,8 +80,8 @@ class PcmFifo:
         self._held_samples = 0
         """What the last `take` left waiting because it was too little to begin with."""
 
-    def put(self, now: float, chunk: FloatSamples | NDArray[np.int16]) -> None:
-        """Queue a chunk of any size: float32 in [-1, 1], or int16. After `end` there is no room for any.
+    def put(self, now: float, chunk: FloatSamples) -> None:
+        """Queue a chunk of any size: float32 in [-1, 1]. After `end` there is no room for any.
 
         Raises:
             ValueError: with `keeps_all`, the chunk is larger than `room_samples`.
@@ -101,12 +99,6 @@ class PcmFifo:
             self._drop(samples.size - self._most + len(self._store))
             self._store.restart(self._store.end)
             samples = samples[-self._most :]
-        if samples.dtype == np.int16:
-            samples = to_float(samples.astype(np.int16, copy=False))
-        else:
-            samples = samples.astype(np.float32, copy=False)
-            if not np.isfinite(samples).all():
-                samples = np.nan_to_num(samples, nan=0.0, posinf=1.0, neginf=-1.0)
         self._drop(self._store.append(samples))
 
     def end(self) -> None:

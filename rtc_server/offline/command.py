@@ -13,14 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rtc_server.config import EngineSettings, Settings
 from rtc_server.engine.registry import create
-from rtc_server.engine.stepper import FRAME_S, Sampling, SessionPrompt
+from rtc_server.engine.stepper import FRAME_S, MAX_SEED, MAX_TEMPERATURE, MAX_TOP_K, Sampling, SessionPrompt
 from rtc_server.errors import ClientError, ConfigError
 from rtc_server.launch import chosen_engine, engine_options
 from rtc_server.offline import run as offline
 from rtc_server.offline.run import Pair
-
-MAX_TEMPERATURE = 10.0
-MAX_TOP_K = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +87,7 @@ def slots_for(settings: EngineSettings, pairs: int) -> EngineSettings:
 
 def prompt_of(arguments: argparse.Namespace, settings: EngineSettings) -> SessionPrompt:
     """Raises: ConfigError for a value out of range."""
-    if arguments.seed is not None and not 0 <= arguments.seed < 2**63:
+    if arguments.seed is not None and not 0 <= arguments.seed <= MAX_SEED:
         raise ConfigError(f"--seed {arguments.seed} must be 0 or more, and below 2**63")
     sampling = Sampling(
         audio_temperature=_temperature("--audio-temperature", arguments.audio_temperature, arguments.greedy),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,13 +40,12 @@ def run(
     """
     check_paths(pairs, text)
     recordings = [read_wav(pair.source) for pair in pairs]
-    prompts = [pair.prompt for pair in pairs]
     with contextlib.ExitStack() as stack:
         results = stack.enter_context(Results([pair.target for pair in pairs], recordings, text))
         stepper = build()
         if isinstance(stepper, SupportsShutdown):
             stack.callback(stepper.shutdown)
-        check_prompts(stepper, prompts)
+        prompts = checked_prompts(stepper, [pair.prompt for pair in pairs])
         done, total = 0, sum(map(frames_of, recordings))
         failures: list[Failure] = []
         try:
@@ -84,20 +84,26 @@ def _place(path: Path) -> Path:
         raise ConfigError(f"{path} is a link that leads nowhere", hint="name a file") from None
 
 
-def check_prompts(stepper: FrameStepper, prompts: Sequence[SessionPrompt]) -> None:
-    """Raises: ConfigError for too few slots, UnknownVoice, BadRequest or what else the engine has against a prompt."""
+def checked_prompts(stepper: FrameStepper, prompts: Sequence[SessionPrompt]) -> list[SessionPrompt]:
+    """The prompts, each with the engine's own name of its voice.
+
+    Raises: ConfigError for too few slots, UnknownVoice, BadRequest or what else the engine has against a prompt.
+    """
     if len(prompts) > stepper.slots:
         raise ConfigError(f"{len(prompts)} pairs do not fit {stepper.slots} slots", hint="raise --slots")
-    for prompt in prompts:
-        _check_prompt(stepper.spec, prompt)
-        if isinstance(stepper, SupportsPromptCheck):
+    checked = [_checked(stepper.spec, prompt) for prompt in prompts]
+    if isinstance(stepper, SupportsPromptCheck):
+        for prompt in checked:
             stepper.check_prompt(prompt)
+    return checked
 
 
-def _check_prompt(spec: FrameSpec, prompt: SessionPrompt) -> None:
-    if prompt.voice is not None and prompt.voice not in spec.voices:
+def _checked(spec: FrameSpec, prompt: SessionPrompt) -> SessionPrompt:
+    voice = None if prompt.voice is None else spec.voice_named(prompt.voice)
+    if prompt.voice is not None and voice is None:
         known = ", ".join(spec.voices)
         raise UnknownVoice(f"voice {prompt.voice[:64]!r} is unknown", hint=f"the engine {spec.name} has: {known}")
     if prompt.persona is not None and len(prompt.persona) > spec.max_persona_chars:
         limit = f"at most {spec.max_persona_chars} are possible"
         raise BadRequest(f"persona has {len(prompt.persona)} characters", hint=limit)
+    return dataclasses.replace(prompt, voice=voice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -61,6 +62,9 @@ class Admission:
     def check(self) -> None:
         """Refuse at once what has no chance, so that a full server spends nothing on an offer.
 
+        The slots that count are those of our own open sessions. The engine's own figure may be a moment old, and has in
+        it the slot of a session that has just closed: for that one `admit` waits.
+
         Raises: EngineDraining, EngineUnavailable, EngineFull, TooManyHalfOpen.
         """
         capacity = self._engine.capacity()
@@ -68,7 +72,7 @@ class Admission:
             raise EngineDraining("the server is shutting down", hint="try again in half a minute")
         if not capacity.ready:
             raise EngineUnavailable("the engine is not ready", hint="try again in a few seconds")
-        if capacity.in_use >= capacity.total:
+        if sum(session.state is not State.CLOSED for session in self._registry) >= capacity.total:
             raise EngineFull(f"all {capacity.total} conversation slots are in use", hint="try again in a few seconds")
         half_open = sum(session.state is State.CONNECTING for session in self._registry)
         if half_open >= self._max_half_open:
@@ -108,10 +112,11 @@ class Admission:
 
     async def admit(self, asked: SessionPrompt) -> Session:
         """A session with a slot of its own, known to the registry, without a leg yet: the caller attaches one, or
-        closes it.
+        closes it. Where all slots are in use and one of them is just closing, that one is waited for, but not for long.
 
-        Raises: what `check` and `prompt` raise.
+        Raises: what `check`, `prompt` and `EngineClient.reserve` raise.
         """
+        await asyncio.sleep(0)  # a session that has closed in this turn of the loop gives its slot back in the next
         self.check()
         lease = await self._engine.reserve(self.prompt(asked))
         session = Session(

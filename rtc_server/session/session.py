@@ -177,6 +177,7 @@ class Session:
             self._legs.coming = None
         elif attachment is self._legs.current and (leg := attachment.leg) is not None:
             self._legs.current = None
+            self._tell_last_drops(leg)
             self._conversation.end_leg(leg)
             self._away = Away(self._clock(), reason, max(leg.last_audio_s, leg.last_sign_of_life_s))
         self._watch(self._clock())
@@ -201,6 +202,7 @@ class Session:
         now, seen_s = self._clock(), self._last_seen_s()
         known_seq = attachment.last_event if attachment.last_event is not None else self._log.last_before(seen_s)
         if (leg := self._legs.leg) is not None and self.state is not State.CONNECTING:
+            self._tell_last_drops(leg)
             self._conversation.end_leg(leg)
             self._send(events.SessionEnded(reason="replaced"))  # or its client would fight for the call
         self._legs.take_over()
@@ -303,6 +305,8 @@ class Session:
         """End the session from any state. Returns at once; `wait_closed` waits until lease and legs are given back."""
         if self.state is State.CLOSED:
             return
+        if (leg := self._legs.leg) is not None:
+            self._tell_last_drops(leg)
         self._conversation.end()
         self._send(events.SessionEnded(reason=reason))
         self._to(State.CLOSED)
@@ -365,6 +369,11 @@ class Session:
             self._told_dropped_ms = input_dropped_ms
             metrics.INPUT_DROPPED_SECONDS.inc(dropped_ms / 1000)
             self._send(events.InputDropped(dropped_ms=dropped_ms))
+
+    def _tell_last_drops(self, leg: Leg) -> None:
+        """There will be no other figures of this leg."""
+        if self.state in (State.LIVE, State.DEGRADED):
+            self._tell_dropped(leg.stats().input_dropped_ms)
 
     # ---- is the caller there? ----------------------------------------------------------------------------------------
 

@@ -64,8 +64,7 @@ class DeviceMicrophone:
         """The next frame, [1920] samples. Raises: ConfigError where there is no microphone."""
         if self._stream is None:
             self._loop = asyncio.get_running_loop()
-            self._stream, rate_hz = _started(self._sounddevice, "InputStream", self._on_block)
-            self._resampler = Resampler(rate_hz, SAMPLE_RATE)
+            self._stream = _started(self._sounddevice, "InputStream", self._on_block, self._at_rate)
         while not self._blocks:
             self._arrived.clear()
             await self._arrived.wait()
@@ -74,6 +73,9 @@ class DeviceMicrophone:
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
+
+    def _at_rate(self, rate_hz: int) -> None:
+        self._resampler = Resampler(rate_hz, SAMPLE_RATE)
 
     def _on_block(self, block: Block, *_: object) -> None:
         self._blocks.append(block[:, 0].copy())
@@ -90,8 +92,7 @@ class DeviceSpeaker:
     def __init__(self, sounddevice: ModuleType) -> None:
         self._fifo = PcmFifo()
         self._lock = threading.Lock()
-        self._stream, rate_hz = _started(sounddevice, "OutputStream", self._on_block)
-        self._resampler = Resampler(SAMPLE_RATE, rate_hz)
+        self._stream = _started(sounddevice, "OutputStream", self._on_block, self._at_rate)
 
     def play(self, pcm: FloatSamples) -> None:
         with self._lock:
@@ -100,14 +101,20 @@ class DeviceSpeaker:
     def close(self) -> None:
         self._stream.close()
 
+    def _at_rate(self, rate_hz: int) -> None:
+        self._resampler = Resampler(SAMPLE_RATE, rate_hz)
+
     def _on_block(self, block: Block, *_: object) -> None:
         with self._lock:
             frame = self._fifo.take(0.0)
         block[:, 0] = self._resampler.process(frame)
 
 
-def _started(sounddevice: ModuleType, kind: str, on_block: Callable[..., None]) -> tuple[Any, int]:
-    """A running stream of 80 ms blocks, and its rate. Raises: ConfigError for a machine that has no such device."""
+def _started(sounddevice: ModuleType, kind: str, on_block: Callable[..., None], at_rate: Callable[[int], None]) -> Any:
+    """A running stream of 80 ms blocks. `at_rate` is told its rate in Hz first: a block may come before it is returned.
+
+    Raises: ConfigError for a machine that has no such device.
+    """
     failure: Exception | None = None
     for rate_hz in _RATES_HZ:
         try:
@@ -118,10 +125,15 @@ def _started(sounddevice: ModuleType, kind: str, on_block: Callable[..., None]) 
                 dtype="float32",
                 callback=on_block,
             )
-            stream.start()
+            at_rate(rate_hz)
+            try:
+                stream.start()
+            except BaseException:
+                stream.close()
+                raise
         except sounddevice.PortAudioError as error:
             failure = failure or error
         else:
-            return stream, rate_hz
+            return stream
     device = "microphone" if kind == "InputStream" else "speaker"
     raise ConfigError(f"the {device} cannot be opened: {failure}", hint=f"connect one, or {_FILES}")

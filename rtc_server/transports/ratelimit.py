@@ -18,12 +18,20 @@ class RateLimit:
         """Take one token, if there is one. `now` is monotonic seconds."""
         if not self.ready(now):
             return False
-        self._tokens -= 1.0
+        self.take(1.0)
         return True
 
     def ready(self, now: float, tokens: float = 1.0) -> bool:
         """Whether there are so many tokens. Takes none."""
+        return self.left(now) >= tokens
+
+    def take(self, tokens: float) -> None:
+        """Take tokens for what has been done: more than there are is a debt."""
+        self._tokens -= tokens
+
+    def left(self, now: float) -> float:
+        """How many tokens there are; below 0, how many are owed. Takes none."""
         if self._last_s is not None:
             self._tokens = min(self._burst, self._tokens + (now - self._last_s) * self._per_second)
         self._last_s = now
-        return self._tokens >= tokens
+        return self._tokens

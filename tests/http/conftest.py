@@ -17,7 +17,6 @@ from rtc_server.http.chat import Chat
 from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
-from rtc_server.http.sockets import SocketLimits
 from rtc_server.session.attachment import Attachment
 from rtc_server.transports.webrtc.connectivity import Connectivity
 from rtc_server.transports.webrtc.turn import IceServers
@@ -99,7 +98,7 @@ async def make_site() -> AsyncIterator[MakeSite]:
         servers = ice_servers or IceServers()
         info = Info(house.engine, house.admission, lambda: reach, gate.needs_key, servers)
         sessions = Sessions(house.admission, house.registry, webrtc, servers)  # type: ignore[arg-type]
-        chat = Chat(house.admission, house.clock, SocketLimits())
+        chat = Chat(house.admission, house.clock)
         app = create_app(gate, sessions, info, Page(), chat)
         client: TestClient[Any, Any] = TestClient(TestSite(app))
         await client.start_server()

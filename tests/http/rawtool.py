@@ -119,7 +119,6 @@ async def line(slots: int = 2, limits: SocketLimits | None = None, api_key: str 
     sessions = Sessions(house.admission, house.registry, None, IceServers())  # type: ignore[arg-type]
     duplex = Duplex(house.admission, house.clock, limits or SocketLimits())
     app = create_app(gate, sessions, info, Page(), duplex)
-    app.on_shutdown.append(duplex.shut_down)
     client: TestClient[Any, Any] = TestClient(TestSite(app))
     await client.start_server()
     line = Line(client, house)

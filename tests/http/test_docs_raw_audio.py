@@ -13,7 +13,10 @@ import pytest
 
 from rtc_server import config
 from rtc_server.http.sockets import MAX_MESSAGE_BYTES, SocketLimits
+from rtc_server.media.frames import SAMPLE_RATE
 from rtc_server.server import Server
+from rtc_server.transports.websocket.intake import READ_AHEAD_SAMPLES
+from rtc_server.transports.websocket.leg import TAIL_S
 from rtc_server.transports.websocket.outbox import AUDIO_SAMPLES, STALL_S
 from rtc_server.transports.websocket.pcm import MAX_TEXT_CHARS, Open
 
@@ -55,4 +58,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {MAX_MESSAGE_BYTES // 2**20} MiB; of text, {MAX_TEXT_CHARS} characters" in PAGE
     assert f"| {limits.open_s:g} s, and at most {limits.max_unopened} sockets" in PAGE
     assert f"although something waits | {STALL_S:g} s |" in PAGE
-    assert AUDIO_SAMPLES == 24_000
+    assert f"| to hear the end, for a client that has said `close` and reads slowly | {TAIL_S:g} s |" in PAGE
+    assert AUDIO_SAMPLES == SAMPLE_RATE
+    read_ahead_s = READ_AHEAD_SAMPLES / SAMPLE_RATE
+    assert f"| audio that waits for the engine | {1 + read_ahead_s:g} s (`input`), 1 s (`realtime`) |" in PAGE
+    assert f"The server reads {read_ahead_s:g} seconds ahead" in PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from rtc_server.engine.stepper import FRAME_SAMPLES, Sampling, SessionPrompt
 from rtc_server.media.pcm import to_int16
 from rtc_server.session import session as session_module
+from rtc_server.transports.websocket import intake
 from tests.http.rawtool import DTYPES, Samples, Tool, line, noise, padded, through_int16, until
 
 SCRIPTS = Path(__file__).parents[1] / "data" / "ws"
@@ -148,7 +150,7 @@ async def test_what_cannot_be_had_is_refused_with_a_reason_before_any_work(asked
 
 @pytest.mark.parametrize("how", ["one message", "many messages", "text messages"])
 async def test_a_recording_that_is_sent_at_once_is_heard_as_a_whole_and_comes_back_to_the_sample(how: str) -> None:
-    """Far more of it than the server keeps; what there is no room for waits on its way."""
+    """Far more of it than the engine's queue holds: the rest is read ahead."""
     pcm = noise(5 * 24_000 + 7)
     async with line() as world, world.call() as tool:
         sending = asyncio.create_task(send(tool, pcm, how))
@@ -157,6 +159,29 @@ async def test_a_recording_that_is_sent_at_once_is_heard_as_a_whole_and_comes_ba
         await tool.finish()
         assert np.array_equal(tool.heard, through_int16(padded(pcm)))
         assert tool.types == ["ready", "done"]
+
+
+async def test_what_is_too_far_ahead_is_not_read_from_the_socket_and_stepped_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "READ_AHEAD_SAMPLES", FRAME_SAMPLES)
+    pcm = noise(20 * 24_000)  # 1.9 MB
+    async with line() as world, world.call() as tool:
+        world.ticking.clear()
+        tcp = tool.socket.get_extra_info("socket")
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+        sending = asyncio.create_task(send(tool, pcm, "many messages"))
+        leg, most_ms = world.session.leg, 80 + 1000 + 80  # the next frame, the queue behind it, and what is read ahead
+        assert leg is not None
+        await until(lambda: leg.stats().jitter_delay_ms == most_ms)
+        await asyncio.sleep(0.1)
+        assert leg.stats().jitter_delay_ms == most_ms
+        assert not sending.done()
+        world.ticking.set()
+        await tool.until_heard(len(pcm) // 2)
+        await sending
+        await tool.finish()
+        assert np.array_equal(tool.heard, through_int16(padded(pcm)))
 
 
 async def send(tool: Tool, pcm: Samples, how: str) -> None:

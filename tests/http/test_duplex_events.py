@@ -89,7 +89,23 @@ async def test_delete_ends_a_conversation_over_a_socket() -> None:
         assert (await world.client.patch(f"/v1/sessions/{session_id}", json={"sdp": "v=0"})).status == 404
         deleted, code = await asyncio.gather(world.client.delete(f"/v1/sessions/{session_id}"), tool.until_closed())
         assert (deleted.status, code) == (204, 1000)
-        assert tool.types[-2:] == ["session.ended", "done"]
+        assert tool.close_reason == "the conversation was ended from elsewhere"
+        assert tool.messages[-1]["type"] == "session.ended"
+        assert tool.messages[-1]["reason"] == "ended_elsewhere"
+
+
+async def test_delete_is_no_answer_to_all_that_was_said() -> None:
+    async with line() as world, world.call() as tool:
+        await tool.sound(noise(50 * FRAME_SAMPLES))
+        await tool.say(type="close")
+        await tool.until_heard(FRAME_SAMPLES)
+        deleted, code = await asyncio.gather(
+            world.client.delete(f"/v1/sessions/{world.session.id}"), tool.until_closed()
+        )
+        assert (deleted.status, code) == (204, 1000)
+        assert "done" not in tool.types
+        assert (tool.messages[-1]["type"], tool.messages[-1]["code"]) == ("error", "ended_elsewhere")
+        assert tool.messages[-1]["error"] == tool.close_reason == "the conversation was ended from elsewhere"
 
 
 async def test_without_events_nothing_tells_the_sessions_id_or_its_token() -> None:

@@ -6,11 +6,17 @@ import asyncio
 
 import numpy as np
 import pytest
+from aiohttp import ClientWebSocketResponse, WSMsgType
+from structlog.testing import capture_logs
 
+from rtc_server import config
 from rtc_server.engine.stepper import FRAME_SAMPLES
 from rtc_server.http.sockets import SocketLimits
+from rtc_server.media.pcmformat import PcmDecoder
+from rtc_server.server import Server
 from rtc_server.transports.websocket import leg as leg_module
 from rtc_server.transports.websocket import outbox as outbox_module
+from tests.http.comings import come_and_go
 from tests.http.conftest import KEY
 from tests.http.rawtool import PATH, Tool, line, noise, through_int16, until
 
@@ -107,8 +113,9 @@ async def test_garbage_is_answered_and_the_conversation_goes_on() -> None:
         assert len(tool.of("error")) == 2 * len(GARBAGE)
 
 
-@pytest.mark.parametrize("opened", [False, True])
-async def test_a_flood_of_small_messages_leaves_others_their_turn(opened: bool) -> None:
+@pytest.mark.parametrize("opened", [False, True], ids=["unopened", "opened"])
+@pytest.mark.parametrize("what", ["text", "ping", "pong"])
+async def test_a_flood_of_small_messages_leaves_others_their_turn(what: str, opened: bool) -> None:
     turns = 0
 
     async def count_turns() -> None:
@@ -123,11 +130,34 @@ async def test_a_flood_of_small_messages_leaves_others_their_turn(opened: bool) 
             await tool.until("ready")
         other = asyncio.create_task(count_turns())
         for _ in range(3000):
-            await tool.socket.send_str("HELLO")
+            match what:
+                case "text":
+                    await tool.socket.send_str("HELLO")
+                case "ping":
+                    await tool.socket.ping(b"HELLO")
+                case "pong":
+                    await tool.socket.pong(b"HELLO")
         began = turns
         await tool.finish()
         assert turns - began > 2000
         other.cancel()
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["first message", "later message"])
+async def test_a_defect_of_ours_is_no_goodbye_of_the_client(opened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: PcmDecoder, data: bytes) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(PcmDecoder, "feed", broken)
+    with capture_logs() as entries:
+        async with line() as world, world.socket() as tool:
+            if opened:
+                await tool.open()
+                await tool.until("ready")
+            await tool.sound(noise(FRAME_SAMPLES))
+            assert await tool.until_closed() == 1011
+            assert "mistake" in tool.messages[-1]["error"]
+    assert [entry["reason"] for entry in entries if entry["event"] == "session closed"] == ["internal_error"]
 
 
 async def test_samples_that_are_no_numbers_do_no_harm() -> None:
@@ -180,3 +210,23 @@ async def test_who_does_not_read_is_let_go(pace: str, monkeypatch: pytest.Monkey
         await until(lambda: not len(world.house.registry))
         assert len(world.stepped()) < 10 * 24_000
         await asyncio.gather(sending, return_exceptions=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("when", ["unopened", "opened", "in mid-file"])
+async def test_calls_that_come_and_go_leave_nothing_behind(when: str) -> None:
+    server = Server(config.load({"engine": "echo", "slots": 4, "port": 0, "udp_port": 0, "drain_s": 0.1}))
+
+    async def call(socket: ClientWebSocketResponse, number: int) -> None:
+        if when != "unopened":
+            await socket.send_str('{"type":"open"}')
+        if when == "in mid-file":
+            await socket.send_bytes(bytes(50 * FRAME_SAMPLES * 4))
+            while number % 2 and (await socket.receive(timeout=5)).type is not WSMsgType.BINARY:
+                pass
+
+    await server.start()
+    try:
+        await come_and_go(server, PATH[1:], call)
+    finally:
+        await server.stop()

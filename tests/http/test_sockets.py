@@ -39,7 +39,7 @@ class Ear:
         self.heard: list[str | bytes] = []
         self.signs = 0
         self.pongs: list[bytes] = []
-        self.lost_times = 0
+        self.lost_for: list[str] = []
         self.waited_for = False
 
     async def hear(self, message: str | bytes) -> None:
@@ -52,8 +52,8 @@ class Ear:
     def pong(self, payload: bytes) -> None:
         self.pongs.append(payload)
 
-    def lost(self) -> None:
-        self.lost_times += 1
+    def lost(self, reason: str = "peer_closed") -> None:
+        self.lost_for.append(reason)
 
     async def wait_closed(self) -> None:
         self.waited_for = True
@@ -166,7 +166,7 @@ async def test_leg_is_told_once_that_the_socket_is_closed(host: Host) -> None:
         assert socket.close_code == 1000
 
     ear = await listening(talk, host)
-    assert ear.lost_times == 1
+    assert ear.lost_for == ["peer_closed"]
 
 
 async def test_leg_is_told_when_the_peer_is_just_gone(host: Host) -> None:
@@ -177,7 +177,7 @@ async def test_leg_is_told_when_the_peer_is_just_gone(host: Host) -> None:
         socket._response.connection.transport.abort()  # type: ignore[union-attr]
 
     ear = await listening(talk, host)
-    assert ear.lost_times == 1
+    assert ear.lost_for == ["peer_closed"]
 
 
 async def test_sending_to_who_is_gone_is_an_error_of_its_own(host: Host) -> None:
@@ -238,6 +238,25 @@ async def test_defect_of_ours_is_1011_and_one_log_entry(host: Host) -> None:
     assert [entry["event"] for entry in entries if entry["log_level"] == "error"] == ["socket failed"]
 
 
+async def test_defect_while_hearing_is_not_taken_for_the_peers_goodbye(host: Host) -> None:
+    ears: list[Ear] = []
+
+    async def converse(wire: AiohttpWire) -> None:
+        async def hear(message: str | bytes) -> None:
+            raise ValueError("a defect")
+
+        ears.append(Ear(wire))
+        await wire.listen(ears[0], hear)
+
+    client = await host(converse)
+    with capture_logs() as entries:
+        async with client.ws_connect("/socket", autoclose=False) as socket:
+            await socket.send_str("hello")
+            assert (await ending(socket))[0] == 1011
+    assert ears[0].lost_for[0] == "internal_error" and ears[0].waited_for
+    assert [entry["event"] for entry in entries if entry["log_level"] == "error"] == ["socket failed"]
+
+
 async def test_request_that_is_no_websocket_is_told_so(host: Host) -> None:
     async def converse(wire: AiohttpWire) -> None: ...
 
@@ -287,7 +306,7 @@ async def test_message_over_the_limit_is_1009(host: Host) -> None:
         assert message.type in (WSMsgType.CLOSE, WSMsgType.CLOSED) and socket.close_code == 1009
 
     ear = await listening(talk, host)
-    assert ear.lost_times == 1
+    assert ear.lost_for == ["peer_closed"]
 
 
 async def test_sockets_without_a_conversation_do_not_hold_up_the_end(host: Host) -> None:

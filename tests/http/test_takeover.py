@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from rtc_server import config
 from rtc_server.engine.echo import EchoStepper
 from rtc_server.engine.registry import EngineOptions
-from rtc_server.engine.stepper import FloatFrames, SessionPrompt, StepOutput
+from rtc_server.engine.stepper import FRAME_SAMPLES, FloatFrames, SessionPrompt, StepOutput
 from rtc_server.server import Server
 from rtc_server.session.session import State
 from tests.transports.webrtc.callers import Caller, let_aioice_use_loopback
@@ -60,7 +61,11 @@ def told(caller: Caller) -> list[dict[str, Any]]:
 
 def counts(caller: Caller) -> list[int]:
     """What it was told, also where one event has the words of two frames: a tick may come late on a busy machine."""
-    return [int(word) for event in told(caller) if event["type"] == "response.delta" for word in event["data"].split()]
+    return words_of(told(caller))
+
+
+def words_of(events: list[dict[str, Any]]) -> list[int]:
+    return [int(word) for event in events if event["type"] == "response.delta" for word in event["data"].split()]
 
 
 async def connect(server: Server, caller: Caller, **more: Any) -> dict[str, Any]:
@@ -112,6 +117,44 @@ async def test_a_second_post_takes_the_call_over_with_the_models_memory(server: 
     finally:
         await old.close()
         await new.close()
+
+
+async def test_a_conversation_goes_from_raw_audio_to_webrtc_and_back(server: Server) -> None:
+    caller, frame = Caller(), bytes(4 * FRAME_SAMPLES)
+    async with aiohttp.ClientSession() as http:
+
+        async def raw(word: int, **more: Any) -> list[dict[str, Any]]:
+            """The events of a socket on which eight frames were said, up to this word."""
+            heard: list[dict[str, Any]] = []
+            async with http.ws_connect(f"{server.url}v1/audio/duplex") as socket:
+                await socket.send_json({"type": "open", "events": True, **more})
+                await socket.send_bytes(frame * 8)
+                while word not in words_of(heard):
+                    message = await socket.receive(timeout=10)
+                    if message.type is aiohttp.WSMsgType.TEXT:
+                        heard.append(json.loads(message.data))
+            return heard
+
+        try:
+            first = await raw(8)
+            (created,) = [event for event in first if event["type"] == "session.created"]
+            session = server.registry.get(created["id"])
+            body = await connect(server, caller, resume=created["resume_token"], last_event=first[-1]["seq"])
+            assert (body["id"], body["resumed"]) == (session.id, True)
+            await talk(caller)
+            await caller.connection.close()
+            await eventually(lambda: session.state is State.DEGRADED)
+            await asyncio.sleep(0.2)  # one frame may have been at the engine
+            frames = session.frames
+            last = await raw(frames + 8, resume=body["resume_token"], last_event=told(caller)[-1]["seq"])
+            numbers = [words_of(events) for events in (first, told(caller), last)]
+            assert sorted(itertools.chain(*numbers)) == list(range(1, frames + 9))
+            assert [own[0] for own in numbers] == [1, 9, numbers[1][-1] + 1]
+            assert "session.resumed" in [event["type"] for event in last]
+            session.close("test")
+            await session.wait_closed()
+        finally:
+            await caller.close()
 
 
 async def test_a_caller_who_does_not_come_back_gives_its_slot_back(monkeypatch: pytest.MonkeyPatch) -> None:

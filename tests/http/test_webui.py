@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import io
 import os
@@ -16,10 +15,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from rtc_server.archive import Limits
 from rtc_server.errors import ConfigError
 from rtc_server.http.errors import error_middleware
 from rtc_server.http.page import Page
-from rtc_server.http.webarchive import Limits, read_archive
+from rtc_server.http.webarchive import read_archive
 from rtc_server.http.webui import WebUi, chosen_page, read_folder
 
 FILES = {
@@ -163,21 +163,13 @@ def test_what_holds_no_page_is_refused(name: str, message: str, tmp_path: Path) 
 # ---- archives --------------------------------------------------------------------------------------------------------
 
 
-def pack(path: Path, files: Mapping[str, bytes], *others: tarfile.TarInfo) -> Path:
+def pack(path: Path, files: Mapping[str, bytes]) -> Path:
     with tarfile.open(path, "w:gz") as tar:
         for name, body in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(body)
             tar.addfile(member, io.BytesIO(body))
-        for other in others:
-            tar.addfile(other)
     return path
-
-
-def member(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return info
 
 
 @pytest.mark.parametrize("prefix", ["", "dist/", "./dist/", "package/client/dist/"])
@@ -192,50 +184,12 @@ def test_nothing_of_an_archive_is_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["dist.tgz"]
 
 
-@pytest.mark.parametrize(
-    ("hostile", "message"),
-    [
-        (member("/etc/passwd", tarfile.REGTYPE), "outside its own folder"),
-        (member("dist/../../x", tarfile.REGTYPE), "outside its own folder"),
-        (member("dist/link", tarfile.SYMTYPE, "/etc/passwd"), "neither a plain file nor a folder"),
-        (member("dist/link", tarfile.SYMTYPE, "index.html"), "neither a plain file nor a folder"),
-        (member("dist/link", tarfile.LNKTYPE, "../../x"), "neither a plain file nor a folder"),
-        (member("dist/null", tarfile.CHRTYPE), "neither a plain file nor a folder"),
-        (member("dist/disk", tarfile.BLKTYPE), "neither a plain file nor a folder"),
-        (member("dist/pipe", tarfile.FIFOTYPE), "neither a plain file nor a folder"),
-    ],
-)
-def test_a_hostile_member_condemns_the_archive(hostile: tarfile.TarInfo, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
-        read_archive(pack(tmp_path / "dist.tgz", {"dist/index.html": b"<p>"}, hostile))
-
-
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
-    bomb = pack(tmp_path / "dist.tgz", {"index.html": b"<p>", "zeros": bytes(8 << 20)})
-    assert bomb.stat().st_size < 100_000
-    with pytest.raises(ConfigError, match="unpacks to more than 1048576 bytes"):
-        read_archive(bomb, Limits(total_bytes=1 << 20))
-
-
-def test_too_many_members_are_refused(tmp_path: Path) -> None:
-    archive = pack(tmp_path / "dist.tgz", {f"{number}.js": b"" for number in range(20)})
-    with pytest.raises(ConfigError, match="more than 10 members"):
-        read_archive(archive, Limits(members=10))
-
-
-@pytest.mark.parametrize("cut_bytes", [0, 5, 60])
-def test_half_an_archive_is_refused(cut_bytes: int, tmp_path: Path) -> None:
-    archive = pack(tmp_path / "dist.tgz", {"index.html": os.urandom(500)})
-    archive.write_bytes(archive.read_bytes()[:cut_bytes])
-    with pytest.raises(ConfigError, match=r"dist\.tgz"):
-        read_archive(archive)
-
-
-@pytest.mark.parametrize("content", [b"<!doctype html>", gzip.compress(b"no tar" * 200), b"\x1f\x8b" + bytes(99)])
-def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "dist.tgz").write_bytes(content)
-    with pytest.raises(ConfigError, match="no whole .tgz archive"):
-        read_archive(tmp_path / "dist.tgz")
+def test_an_archive_that_is_condemned_gives_no_page(tmp_path: Path) -> None:
+    files = {"dist/index.html": b"<p>", "dist/app.js": b"start()"}
+    with pytest.raises(ConfigError, match="outside its own folder"):
+        read_archive(pack(tmp_path / "dist.tgz", {**files, "dist/../../x": b""}))
+    with pytest.raises(ConfigError, match="more than 1 members"):
+        read_archive(pack(tmp_path / "dist.tgz", files), Limits(members=1))
 
 
 def test_an_archive_without_a_page_or_none_at_all_is_refused(tmp_path: Path) -> None:

@@ -295,9 +295,9 @@ def test_page_with_a_wrong_checksum_is_not_played() -> None:
 
 def test_of_a_backlog_in_one_message_the_newest_is_decoded() -> None:
     pages = written(long_speech(8.0))
-    reader = OggOpusReader(max_feed_ms=2000)
+    reader = OggOpusReader()
     reader.feed(pages[0])
-    sound = reader.feed(b"".join(pages[1:]))
+    sound = reader.feed(b"".join(pages[1:]), max_ms=2000)
     assert sound.size == 2 * SAMPLE_RATE
     assert reader.counters.dropped_samples == (len(pages) - 1) * FRAME_SAMPLES - sound.size
     np.testing.assert_allclose(sound[-SAMPLE_RATE:], heard(*pages)[-SAMPLE_RATE:], atol=0.05)
@@ -306,9 +306,9 @@ def test_of_a_backlog_in_one_message_the_newest_is_decoded() -> None:
 @pytest.mark.parametrize("packet", [b"", b"\x03", b"\x80", b"\x48", b"\x02\xff\xff", b"\x1b\x06"])
 def test_megabytes_of_tiny_packets_are_not_all_decoded(packet: bytes) -> None:
     page = OggWriter(1).page([packet] * 255, 0)
-    reader = OggOpusReader(max_feed_ms=2000)
+    reader = OggOpusReader()
     reader.feed(written(tone(440, 0.08))[0])
-    sound = reader.feed(page * (4 * 2**20 // len(page)))
+    sound = reader.feed(page * (4 * 2**20 // len(page)), max_ms=2000)
     assert sound.size <= 2120 * 24
     assert reader.counters.packets <= 4 + 2000 / 2.5
     assert reader.page_counters.skipped_bytes > 4 * 2**20 - 2 * MAX_FEED_BYTES

@@ -36,6 +36,18 @@ async def test_slot_is_free_again_as_soon_as_a_session_closed(house: House) -> N
     house.admission.check()
 
 
+async def test_a_slot_that_the_engine_still_counts_for_a_closed_session_is_left_to_the_engine(house: House) -> None:
+    house.engine.slots = 1
+    first, _ = await house.call()
+    with pytest.raises(EngineFull):
+        house.admission.check()
+    first.close("test")
+    assert house.engine.capacity().in_use == 1
+    house.admission.check()
+    second = await house.admission.admit(SessionPrompt())
+    assert house.engine.leases == [second.lease]
+
+
 async def test_draining_server_refuses(house: House) -> None:
     house.admission.draining = True
     with pytest.raises(EngineDraining):

@@ -29,13 +29,21 @@ class Stream:
     samplerate: int
     blocksize: int
     callback: Callable[..., None]
+    asks_at_once: bool = False
+    fails_to_start: bool = False
     running: bool = False
+    closed: bool = False
 
     def start(self) -> None:
+        if self.fails_to_start:
+            raise PortAudioError("Device unavailable")
         self.running = True
+        if self.asks_at_once:
+            self.play()
 
     def close(self) -> None:
         self.running = False
+        self.closed = True
 
     def record(self, samples: Samples) -> None:
         """What PortAudio's thread does with a block from a microphone, whose memory it uses again."""
@@ -54,6 +62,9 @@ class Sound:
     """The module ``sounddevice``, on a machine whose devices have some rates."""
 
     rates_hz: tuple[int, ...] = (24_000, 48_000)
+    asks_at_once: bool = False
+    """For the first block, before the call that starts the stream has returned."""
+    never_starts_at_hz: tuple[int, ...] = ()
     streams: list[Stream] = field(default_factory=list)
 
     def module(self) -> types.ModuleType:
@@ -68,7 +79,8 @@ class Sound:
         assert (channels, dtype) == (1, "float32")
         if samplerate not in self.rates_hz:
             raise PortAudioError("Invalid sample rate" if self.rates_hz else "Error querying device -1")
-        self.streams.append(Stream(samplerate, blocksize, callback))
+        fails = samplerate in self.never_starts_at_hz
+        self.streams.append(Stream(samplerate, blocksize, callback, self.asks_at_once, fails))
         return self.streams[-1]
 
 
@@ -131,6 +143,31 @@ async def test_a_device_that_only_has_48_khz_is_used_at_that() -> None:
     frame = await waiting
     assert frame.shape == (FRAME_SAMPLES,)
     assert np.allclose(frame[300:], 0.5, atol=0.01)
+
+
+@pytest.mark.parametrize("rate_hz", [24_000, 48_000])
+async def test_a_device_that_calls_before_its_start_has_returned_is_served(rate_hz: int) -> None:
+    sound = Sound(rates_hz=(rate_hz,), asks_at_once=True)
+    module = sound.module()
+    speaker, microphone = DeviceSpeaker(module), DeviceMicrophone(module)
+    speaker.play(block(0.5))
+    assert np.allclose(sound.streams[0].play()[500:1500], 0.5, atol=0.01)
+    assert (await microphone.frame()).shape == (FRAME_SAMPLES,)
+
+
+async def test_a_stream_that_does_not_start_is_closed_and_the_other_rate_tried() -> None:
+    sound = Sound(never_starts_at_hz=(24_000,))
+    speaker = DeviceSpeaker(sound.module())
+    speaker.play(block(0.5))
+    assert [(stream.samplerate, stream.running, stream.closed) for stream in sound.streams] == [
+        (24_000, False, True),
+        (48_000, True, False),
+    ]
+    assert np.allclose(sound.streams[1].play()[500:3800], 0.5, atol=0.01)
+    nothing = Sound(never_starts_at_hz=(24_000, 48_000))
+    with pytest.raises(ConfigError, match="the microphone cannot be opened: Device unavailable"):
+        await DeviceMicrophone(nothing.module()).frame()
+    assert [stream.closed for stream in nothing.streams] == [True, True]
 
 
 async def test_a_machine_without_devices_is_told_so() -> None:

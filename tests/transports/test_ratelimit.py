@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,13 @@ def test_asking_whether_there_is_a_token_takes_none() -> None:
     assert limit.ready(0.0) and limit.ready(0.0) and limit.allow(0.0)
     assert not limit.ready(0.0) and not limit.allow(0.0)
     assert limit.ready(0.1) and not limit.ready(0.1, tokens=1.5) and limit.allow(0.1)
+
+
+def test_what_was_done_beyond_the_tokens_is_owed() -> None:
+    limit = RateLimit(per_second=10, burst=5)
+    limit.take(8)
+    assert limit.left(0.0) == -3 and not limit.allow(0.3)
+    assert limit.left(0.4) == pytest.approx(1) and limit.left(100.0) == 5
 
 
 @given(st.lists(st.floats(0, 0.2), min_size=1, max_size=200))

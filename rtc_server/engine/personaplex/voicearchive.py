@@ -1,42 +1,28 @@
 """``voices.tgz``, the archive that PersonaPlex publishes its voices in, unpacked once into a folder of voice files.
 
-An archive is input from outside. Of its members only regular files with the name of a voice are written, under their
-bare names; a link, a device or a path that leads out of the archive condemns all of it, and so does a limit exceeded.
-The folder appears complete or not at all, and a note in it says which archive it came from.
+Of an archive's members only files with the name of a voice are written, under their bare names; `rtc_server.archive`
+says what condemns all of it. The folder appears complete or not at all, and a note in it says which archive it came
+from.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import os
-import tarfile
 import tempfile
-import zlib
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from rtc_server.archive import Limits, files_in
 from rtc_server.engine.personaplex.voicefiles import MAX_FILE_BYTES, VoiceUnusable, name_of
+from rtc_server.errors import ConfigError
 
 NOTE = "unpacked.json"
 """In the folder: size and digest of the archive."""
-
-_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, OverflowError, RecursionError)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an archive of voices may need."""
-
-    members: int = 5_000
-    file_bytes: int = MAX_FILE_BYTES
-    total_bytes: int = 512 << 20
-    """Of the unpacked archive, with its headers and what is skipped."""
+LIMITS = Limits(file_bytes=MAX_FILE_BYTES, total_bytes=512 << 20)
 
 
-def unpack_voices(archive: Path, folder: Path, limits: Limits | None = None) -> None:
+def unpack_voices(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
     """Make `folder` hold the voices of `archive`; nothing is done where it does already.
 
     A folder that came from another archive is replaced, one with files of other origin is left alone. Several processes
@@ -44,8 +30,6 @@ def unpack_voices(archive: Path, folder: Path, limits: Limits | None = None) -> 
 
     Raises: VoiceUnusable for an archive that is damaged, hostile or too large, and for a folder that cannot be written.
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise VoiceUnusable("this Python cannot unpack an archive safely", hint="use Python 3.11.4 or later")
     note = _note(archive)
     if _came_from(folder, note):
         return
@@ -56,7 +40,7 @@ def unpack_voices(archive: Path, folder: Path, limits: Limits | None = None) -> 
         with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder.parent) as temporary:
             fresh = Path(temporary, "fresh")
             fresh.mkdir()
-            _extract(archive, fresh, limits or Limits())
+            _extract(archive, fresh, limits)
             (fresh / NOTE).write_text(json.dumps(note))
             if _came_from(folder, note):  # another process was quicker
                 return
@@ -96,46 +80,13 @@ def _came_from(folder: Path, note: dict[str, int | str]) -> bool:
 
 
 def _extract(archive: Path, folder: Path, limits: Limits) -> None:
-    """Write the voices of the archive into an empty folder."""
+    """Write the voices of the archive into an empty folder. Raises: VoiceUnusable, OSError."""
     found = 0
     try:
-        with (
-            gzip.open(archive) as unzipped,
-            tarfile.open(fileobj=_Bounded(unzipped, archive.name, limits.total_bytes), mode="r|") as tar,
-        ):
-            for number, member in enumerate(tar, 1):
-                if number > limits.members:
-                    raise VoiceUnusable(f"{archive.name} has more than {limits.members} members")
-                _check(archive.name, member, limits)
-                name = PurePosixPath(member.name).name
-                if member.isfile() and name_of(name) is not None:
-                    tar.extract(member.replace(name=name, deep=False), folder, filter="data")
-                    found += 1
-    except _DAMAGED as error:
-        raise VoiceUnusable(f"{archive.name} is no whole .tgz archive: {error}", hint="fetch it again") from error
+        for path, content in files_in(archive, lambda path: name_of(path.name) is not None, limits):
+            (folder / path.name).write_bytes(content)
+            found += 1
+    except ConfigError as error:
+        raise VoiceUnusable(error.message, hint=error.hint) from error
     if not found:
         raise VoiceUnusable(f"{archive.name} holds no voices")
-
-
-def _check(archive: str, member: tarfile.TarInfo, limits: Limits) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts:
-        raise VoiceUnusable(f"{archive} wants to write to {member.name[:80]!r}, outside its own folder")
-    if member.issparse() or not (member.isfile() or member.isdir()):
-        raise VoiceUnusable(f"{archive} holds {member.name[:80]!r}, which is neither a plain file nor a folder")
-    if member.size > limits.file_bytes:
-        raise VoiceUnusable(f"{archive} holds {member.name[:80]!r} of {member.size} bytes, over {limits.file_bytes}")
-
-
-class _Bounded(io.RawIOBase):
-    """A stream that refuses to go on for ever: a small archive may unpack to any size, its headers too."""
-
-    def __init__(self, stream: io.BufferedIOBase, name: str, most_bytes: int) -> None:
-        self._stream, self._name, self._most_bytes, self._left_bytes = stream, name, most_bytes, most_bytes
-
-    def read(self, size: int = -1) -> bytes:
-        part = self._stream.read(min(size, self._left_bytes + 1) if size >= 0 else self._left_bytes + 1)
-        self._left_bytes -= len(part)
-        if self._left_bytes < 0:
-            raise VoiceUnusable(f"{self._name} unpacks to more than {self._most_bytes} bytes")
-        return part

@@ -152,7 +152,9 @@ class IceAgent:
         """Remember an authenticated check from `address`. True for a copy of one that came from another address.
 
         A peer takes a new transaction id for every check, unless it sends the same bytes from the same address once
-        more (RFC 8489 section 5).
+        more (RFC 8489 section 5). The first address that an id came from counts as the check's own. So a listener whose
+        copy is delivered before the original owns that one check, and the original counts for nothing; the next check
+        has another id.
         """
         first = self._first_came_from.setdefault(request.transaction_id, address)
         if len(self._first_came_from) > REMEMBERED_CHECKS:

@@ -24,8 +24,13 @@ class Goodbye(NamedTuple):
 NOT_READING = "not_reading"
 """The reason for which a leg ends by itself when its peer takes nothing any more."""
 
+ENDED_ELSEWHERE = "ended_elsewhere"
+"""The reason that a caller is told whose conversation ended before its audio did, although nothing went wrong: somebody
+used the API."""
+
 _GOODBYES = {
     "client_closed": Goodbye(NORMAL, "the conversation has ended"),
+    ENDED_ELSEWHERE: Goodbye(NORMAL, "the conversation was ended from elsewhere"),
     "session_ended": Goodbye(NORMAL, "the conversation has ended"),
     "replaced": Goodbye(NORMAL, "the conversation goes on over another connection"),
     "peer_closed": Goodbye(NORMAL, "the connection was closed by the client"),

@@ -53,6 +53,8 @@ class Intake:
         """Set when audio was taken, and at the end."""
         self._is_finished = self._is_closed = False
         self._is_taken = False
+        self._refused_samples = 0
+        """Dropped before they came here."""
         self._early_samples = 0
         """Dropped before the conversation began: nobody has missed them."""
 
@@ -71,6 +73,10 @@ class Intake:
                 self._refill()
             else:
                 await self._wait_for_room()
+
+    def count_dropped(self, n_samples: int) -> None:
+        """So much of the audio was dropped before it came here."""
+        self._refused_samples += n_samples
 
     def finish(self) -> None:
         """No more comes: the last piece of it is padded to a frame."""
@@ -117,7 +123,7 @@ class Intake:
             self._is_taken = True
             if self._pace is Pace.REALTIME:
                 self._fifo.skip(max(0, self._fifo.queued_samples // FRAME_SAMPLES - 1))
-                self._early_samples = self._fifo.counters.dropped_samples
+                self._early_samples = self._dropped_samples
         if self._fifo.frame_ready:
             self.last_audio_s = now
         frame = self._fifo.take(now)
@@ -139,8 +145,11 @@ class Intake:
     @property
     def dropped_ms(self) -> int:
         """Audio of the conversation that was dropped because it came faster than time passes."""
-        dropped_samples = self._fifo.counters.dropped_samples - self._early_samples
-        return dropped_samples // SAMPLES_PER_MS if self._is_taken else 0
+        return (self._dropped_samples - self._early_samples) // SAMPLES_PER_MS if self._is_taken else 0
+
+    @property
+    def _dropped_samples(self) -> int:
+        return self._refused_samples + self._fifo.counters.dropped_samples
 
     @property
     def missing_ms(self) -> int:

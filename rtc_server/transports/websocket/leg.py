@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import math
 import secrets
 from collections.abc import Callable
 
 from rtc_server import metrics
 from rtc_server.engine.client import Live
-from rtc_server.events import Numbered
+from rtc_server.events import Numbered, SessionEnded
 from rtc_server.log import get_logger
 from rtc_server.media.frames import FRAME_SAMPLES, SAMPLES_PER_MS, FloatSamples
 from rtc_server.session.leg import FloatFrame, Flushed, LegHandler, LegStats
 from rtc_server.session.worth import Worth, worth
 from rtc_server.transports.ratelimit import RateLimit
-from rtc_server.transports.websocket.closing import NOT_READING, goodbye
+from rtc_server.transports.websocket.closing import ENDED_ELSEWHERE, NOT_READING, goodbye
 from rtc_server.transports.websocket.intake import Intake, Pace
 from rtc_server.transports.websocket.outbox import STALL_S, Outbox
 from rtc_server.transports.websocket.pings import Pings
 from rtc_server.transports.websocket.wire import ConnectionLost, Dialect, Wire
 
-__all__ = ["Pace", "SocketLeg"]
-
 PING_EVERY_S = 1.0
 GOODBYE_S = 2.0
 """How long what waits may take to leave when the leg is to be closed."""
+TAIL_S = 30.0
+"""How long it may take where the caller's audio has ended and its answer is still owed, to who goes on reading. No slot
+is held for it."""
 CLOSE_S = 3.0
 """How long the socket may take to close then."""
 
@@ -39,8 +41,9 @@ logger = get_logger(__name__)
 class SocketLeg:
     """A `session.leg.Leg` over a WebSocket. Owns one task, which sends, pings and says goodbye.
 
-    Whoever receives from the socket calls `feed`, `finish`, `message`, `alive` and `pong` in the order in which things
-    came, and in the end `lost` and `wait_closed`. All of them may be called at any time, and do nothing after the end.
+    Whoever receives from the socket calls `alive` for whatever comes, then `feed`, `finish`, `message` or `pong` for
+    what it is, and in the end `lost` and `wait_closed`. All of them may be called at any time, and do nothing after the
+    end.
 
     Args:
         clock: monotonic seconds, at the event loop's speed.
@@ -90,8 +93,11 @@ class SocketLeg:
         At `Pace.INPUT`, returns when all of it has found room, which a recording of two minutes has at once; nothing
         else should be read from the socket meanwhile.
         """
-        self.alive()
         await self._intake.feed(pcm)
+
+    def count_dropped(self, n_samples: int) -> None:
+        """So much of the caller's audio, in samples at 24 kHz, was dropped before it could be fed."""
+        self._intake.count_dropped(n_samples)
 
     def finish(self) -> None:
         """No more audio will come. All that came is still answered; then the session closes."""
@@ -99,7 +105,6 @@ class SocketLeg:
 
     def message(self, text: str) -> None:
         """An event of the client. More than `MESSAGES_PER_S` are dropped, and counted."""
-        self.alive()
         if self._reason is not None:
             return
         if self._messages.allow(self._clock()):
@@ -108,12 +113,11 @@ class SocketLeg:
             metrics.EVENTS_REJECTED.labels("too_many").inc()
 
     def alive(self) -> None:
-        """The peer sent something."""
+        """The peer sent something: a message, a ping or a pong."""
         self._last_sign_s = self._clock()
 
     def pong(self, payload: bytes) -> None:
         """The peer answered a ping."""
-        self.alive()
         answer = self._pings.answered(payload)
         if answer is None or answer.sent_s <= self._intake.waited_s:
             return  # what waited behind audio tells nothing of the way
@@ -198,6 +202,9 @@ class SocketLeg:
         return self._outbox.message_room
 
     def send_event(self, numbered: Numbered) -> None:
+        if isinstance(numbered.event, SessionEnded):
+            told = SessionEnded(reason=self._as_told(numbered.event.reason))
+            numbered = dataclasses.replace(numbered, event=told)
         for message in self._dialect.event(numbered):
             self._put(message, worth(numbered.event))
 
@@ -212,12 +219,12 @@ class SocketLeg:
         )
 
     async def close(self, reason: str) -> None:
-        """Send what waits, as long as that takes no more than `GOODBYE_S`, and close the socket with a code and a
-        sentence. May be called twice."""
+        """Send what waits, as long as that takes no more than `GOODBYE_S`, or `TAIL_S`, and close the socket with a
+        code and a sentence. May be called twice."""
         self._is_told = True
         if self._reason is None:
-            self._end(reason)
-            self._gives_up_at_s = self._clock() + GOODBYE_S
+            self._end(self._as_told(reason))
+            self._gives_up_at_s = self._clock() + (TAIL_S if self._intake.ended else GOODBYE_S)
             self._outbox.finish()
             self._be_patient()
             self._begin()
@@ -240,6 +247,8 @@ class SocketLeg:
             await self._send()
         except TimeoutError:
             self._end(NOT_READING)
+            if self._intake.ended:
+                self._reason = NOT_READING  # it has not heard everything, so that was no good end
         except ConnectionLost:
             self._end("peer_closed")
         except Exception:
@@ -264,8 +273,8 @@ class SocketLeg:
                 self._be_patient()
                 now = self._clock()
                 if now >= self._next_ping_s:
-                    self._next_ping_s = now + PING_EVERY_S
                     await self._wire.ping(self._pings.next(now, self._outbox.played_samples))
+                    self._next_ping_s = self._clock() + PING_EVERY_S  # a slow socket takes other things in between
                 elif (item := self._outbox.next(now)) is not None:
                     await self._wire.send(item if isinstance(item, str | bytes) else self._dialect.audio(item))
                     self._outbox.sent(self._clock())
@@ -283,6 +292,10 @@ class SocketLeg:
         self._patience.reschedule(asyncio.get_running_loop().time() + max(0.0, patience_s))
 
     # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def _as_told(self, reason: str) -> str:
+        """A caller has closed when its audio has ended and was answered, and not when the API says so."""
+        return ENDED_ELSEWHERE if reason == "client_closed" and not self._intake.ended else reason
 
     def _end(self, reason: str) -> None:
         if self._reason is None:

@@ -138,9 +138,9 @@ def _persona(text: str, spec: FrameSpec) -> str | None:
 
 
 def _voice(text: str, spec: FrameSpec) -> str | None:
-    name = text.strip()
-    if not name or len(spec.voices) < 2:
-        return None  # nothing to choose: a client that cannot leave its voice out gets the one that there is
+    name = spec.voice_wanted(text.strip())
+    if name is None:
+        return None
     voice = spec.voice_named(name)
     if voice is None:
         hint = f"the engine {spec.name} has: {', '.join(spec.voices)}"

@@ -65,7 +65,7 @@ class Outbox:
         self._acknowledged_samples: int | None = None
         """None until the peer has answered a ping."""
         self._moved_s = 0.0
-        """When something was last taken or acknowledged, or the first thing began to wait."""
+        """When something was last taken within the window or acknowledged, or the first thing began to wait."""
         self._fades_in = False
         self._worst_wait_s = 0.0
 
@@ -119,9 +119,10 @@ class Outbox:
         return None
 
     def sent(self, now: float) -> None:
-        """The socket has taken the item."""
+        """The socket has taken the item. Beyond the window that is no proof that anybody reads."""
         self._in_hand = False
-        self._moved_s = now
+        if self._window_open:
+            self._moved_s = now
 
     def acknowledge(self, now: float, samples: int) -> None:
         """The peer has read so much of the audio. From now on it is held to that."""

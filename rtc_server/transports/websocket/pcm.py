@@ -87,7 +87,7 @@ class Open(_Words):
     def prompt(self, spec: FrameSpec) -> SessionPrompt:
         """What an engine is asked for; whether it has that voice, and room for the persona, is not looked at."""
         sampling = Sampling(**self.sampling.model_dump()) if self.sampling else Sampling()
-        voice = self.voice if len(spec.voices) > 1 else None  # tools of other servers name one where there is no choice
+        voice = spec.voice_wanted(self.voice)
         return SessionPrompt(persona=self.persona, voice=voice, seed=self.seed, sampling=sampling)
 
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rtc_server.archive import Limits
 from rtc_server.engine.personaplex import voicearchive
-from rtc_server.engine.personaplex.voicearchive import NOTE, Limits, unpack_voices, unpacked
+from rtc_server.engine.personaplex.voicearchive import NOTE, unpack_voices, unpacked
 from rtc_server.engine.personaplex.voicefiles import VoiceUnusable
 
 

@@ -123,6 +123,14 @@ def test_no_more_checks_are_remembered_than_the_limit_and_copies_are_no_new_ones
     assert len(ours._first_came_from) == ice.REMEMBERED_CHECKS
 
 
+def test_a_copy_that_comes_before_its_original_owns_that_one_check() -> None:
+    ours = agent()
+    overheard, following = request(ours), request(ours)
+    assert not ours.is_replayed(overheard, CELLULAR)
+    assert ours.is_replayed(overheard, WIFI)
+    assert not ours.is_replayed(following, WIFI)
+
+
 def test_addresses_are_bounded_and_the_selected_one_stays() -> None:
     ours = agent()
     check(ours, ("192.0.2.1", 1), now=0.0, nominate=True)

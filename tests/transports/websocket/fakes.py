@@ -19,7 +19,8 @@ from rtc_server.events import Numbered
 from rtc_server.media.frames import FRAME_S, FloatSamples
 from rtc_server.session.leg import FloatFrame
 from rtc_server.session.session import Session
-from rtc_server.transports.websocket.leg import Pace, SocketLeg
+from rtc_server.transports.websocket.intake import Pace
+from rtc_server.transports.websocket.leg import SocketLeg
 from tests.session.conftest import House
 from tests.session.fakes import FakeClock, FakeEngine
 from tests.transports.websocket.virtualloop import now
@@ -37,6 +38,8 @@ class FakeWire:
         self.closed_s: list[float] = []
         self.answers_pings = answers_pings
         self.way_s = way_s
+        self.takes_s = 0.0
+        """How long each message takes to be taken."""
         self.fails_with: Exception | None = None
         self.close_hangs = False
         self.leg: SocketLeg | None = None
@@ -60,7 +63,12 @@ class FakeWire:
         await self._take()
         self.pings.append(now())
         if self.answers_pings and self.leg is not None:
-            asyncio.get_running_loop().call_later(self.way_s, self.leg.pong, payload)
+            asyncio.get_running_loop().call_later(self.way_s, self._answer, self.leg, payload)
+
+    @staticmethod
+    def _answer(leg: SocketLeg, payload: bytes) -> None:
+        leg.alive()
+        leg.pong(payload)
 
     async def close(self, code: int, reason: str) -> None:
         self.closed.append((code, reason))
@@ -70,6 +78,8 @@ class FakeWire:
 
     async def _take(self) -> None:
         await self._reads.wait()
+        if self.takes_s:
+            await asyncio.sleep(self.takes_s)
         if self.fails_with is not None:
             raise self.fails_with
 

@@ -6,6 +6,7 @@ from rtc_server.transports.websocket.closing import goodbye
 
 REASONS = {
     "client_closed": 1000,
+    "ended_elsewhere": 1000,
     "session_ended": 1000,
     "replaced": 1000,
     "peer_closed": 1000,

@@ -9,7 +9,7 @@ import pytest
 
 from rtc_server.media.frames import FRAME_SAMPLES, FloatSamples
 from rtc_server.session.session import State
-from rtc_server.transports.websocket.leg import Pace
+from rtc_server.transports.websocket.intake import Pace
 from tests.transports.websocket.fakes import Caller, FakeWire, PlainDialect, Server, voice
 from tests.transports.websocket.virtualloop import in_virtual_time, now
 
@@ -120,6 +120,23 @@ async def test_a_slow_reader_slows_the_engine_and_loses_nothing() -> None:
 
 
 @in_virtual_time
+async def test_a_slow_reader_hears_the_end_and_keeps_no_slot_for_it() -> None:
+    said = voice(40)
+    async with Server() as server:
+        caller = await server.call(Pace.INPUT)
+        caller.wire.takes_s = 0.4
+        await caller.leg.feed(said)
+        caller.leg.finish()
+        while server.engine.leases:
+            await asyncio.sleep(0.08)
+        assert len(caller.wire.frames) < 40 and not caller.wire.closed
+        await _until_closed(caller)
+        assert np.array_equal(caller.wire.pcm, said)
+        assert caller.wire.words[-1] == {"type": "session.ended", "reason": "client_closed"}
+        assert caller.wire.closed == [(1000, "the conversation has ended")]
+
+
+@in_virtual_time
 async def test_a_pause_of_the_caller_passes_no_engine_time() -> None:
     async with Server() as server:
         caller = await server.call(Pace.INPUT)
@@ -135,6 +152,7 @@ async def test_a_long_pause_costs_no_audio() -> None:
     async with Server() as server:
         caller = await server.call(Pace.INPUT, wire=FakeWire(answers_pings=False))
         for _ in range(3):
+            caller.leg.alive()
             await caller.leg.feed(voice(10.5))
             await asyncio.sleep(20)
         assert np.array_equal(caller.wire.pcm, np.tile(voice(10.5), 3)[: 31 * FRAME_SAMPLES])

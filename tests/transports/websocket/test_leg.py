@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,12 +13,14 @@ from rtc_server import events
 from rtc_server.engine.client import Live
 from rtc_server.events import Numbered
 from rtc_server.session.leg import Leg
-from rtc_server.transports.websocket.leg import CLOSE_S, GOODBYE_S, Pace, SocketLeg
+from rtc_server.transports.websocket.intake import Pace
+from rtc_server.transports.websocket.leg import CLOSE_S, GOODBYE_S, TAIL_S, SocketLeg
 from rtc_server.transports.websocket.wire import ConnectionLost
 from tests.transports.websocket.fakes import FakeHandler, FakeWire, PlainDialect, frame, voice
 from tests.transports.websocket.virtualloop import in_virtual_time, now
 
 STALL_S = 10.0
+STATS = events.SessionStats(0.0, 0.0, 0.0, 0.0, 0, None, 0, 0.0)
 
 
 class Rig:
@@ -28,9 +31,11 @@ class Rig:
         self.leg = self.wire.leg = SocketLeg(self.wire, self.dialect, pace, self.handler, now)
         self.leg.start()
 
-    async def talk(self, seconds: float) -> None:
-        """The agent talks: a frame each 80 ms."""
+    async def talk(self, seconds: float, event: events.ServerEvent | None = None) -> None:
+        """The agent talks: a frame each 80 ms, and `event` with each."""
         for _ in range(round(seconds / 0.08)):
+            if event is not None:
+                self.leg.send_event(_event(event))
             self.leg.write(now(), frame(0.1))
             await asyncio.sleep(0.08)
 
@@ -239,15 +244,20 @@ async def test_who_takes_nothing_for_ten_seconds_is_let_go(pace: Pace, answers_p
     await rig.leg.wait_closed()
 
 
+@pytest.mark.parametrize(
+    "event", [None, events.ResponseDelta(0, "word", 0, None), STATS], ids=["audio", "words too", "figures too"]
+)
 @in_virtual_time
-async def test_a_socket_that_takes_all_hides_a_reader_that_stopped_from_nobody() -> None:
+async def test_a_socket_that_takes_all_hides_a_reader_that_stopped_from_nobody(
+    event: events.ServerEvent | None,
+) -> None:
     rig = Rig()
-    await rig.talk(4.8)
+    await rig.talk(4.8, event)
     rig.wire.answers_pings = False
     stopped_s = now()
-    await rig.talk(4.8)
+    await rig.talk(4.8, event)
     assert len(rig.wire.frames) == 50 + 25  # two seconds behind the last answer, which was to the ping at 4 s
-    await rig.talk(9.6)
+    await rig.talk(9.6, event)
     assert rig.handler.closed == ["not_reading"]
     assert 11 < rig.wire.closed_s[0] - stopped_s < 11.4
     await rig.leg.wait_closed()
@@ -314,9 +324,55 @@ async def test_close_waits_two_seconds_for_who_does_not_read() -> None:
     rig.wire.stop_reading()
     await rig.talk(0.4)
     began_s = now()
-    await rig.leg.close("client_closed")
+    await rig.leg.close("server_stopping")
     assert rig.wire.closed_s[0] - began_s == pytest.approx(GOODBYE_S)
+    assert rig.wire.closed == [(1012, "the server is shutting down")]
+
+
+@pytest.mark.parametrize("takes_s", [0.1, 0.5, 1.0])
+@in_virtual_time
+async def test_who_reads_slowly_hears_all_of_the_answer_to_what_it_finished(takes_s: float) -> None:
+    rig = await _finished(takes_s)
+    began_s = now()
+    await rig.leg.close("client_closed")
+    assert np.array_equal(rig.wire.pcm, voice(12))
     assert rig.wire.closed == [(1000, "the conversation has ended")]
+    assert 12 * takes_s <= now() - began_s <= TAIL_S
+
+
+@pytest.mark.parametrize(("takes_s", "patience_s"), [(4.0, TAIL_S), (math.inf, STALL_S)])
+@in_virtual_time
+async def test_who_reads_next_to_nothing_is_not_told_that_all_is_well(takes_s: float, patience_s: float) -> None:
+    rig = await _finished(takes_s)
+    began_s = now()
+    await rig.leg.close("client_closed")
+    assert rig.wire.closed == [(1008, "the client does not read what it is sent")]
+    assert now() - began_s == pytest.approx(patience_s)
+
+
+async def _finished(takes_s: float) -> Rig:
+    """A caller whose audio has ended, and to whom the answer of about a second is still owed."""
+    rig = Rig(Pace.INPUT, answers_pings=False)
+    await asyncio.sleep(0.5)
+    rig.wire.takes_s = takes_s
+    await rig.leg.feed(voice(12))
+    rig.leg.finish()
+    while rig.leg.live is Live.ONCE:
+        rig.leg.write(now(), rig.leg.take(now()))
+    assert rig.leg.input_ended
+    return rig
+
+
+@in_virtual_time
+async def test_an_end_that_the_client_did_not_ask_for_is_told_as_such() -> None:
+    rig = Rig(Pace.INPUT)
+    await rig.leg.feed(voice(1.5))
+    rig.leg.finish()
+    rig.leg.take(now())  # half a frame is yet to be answered
+    rig.leg.send_event(_event(events.SessionEnded(reason="client_closed")))
+    await rig.leg.close("client_closed")
+    assert rig.wire.words == [{"type": "session.ended", "reason": "ended_elsewhere"}]
+    assert rig.wire.closed == [(1000, "the conversation was ended from elsewhere")]
 
 
 @in_virtual_time
@@ -346,12 +402,12 @@ async def test_who_closes_may_be_cancelled_and_the_leg_closes_all_the_same() -> 
     rig = Rig()
     rig.wire.stop_reading()
     await rig.talk(0.4)
-    closing = asyncio.create_task(rig.leg.close("client_closed"))
+    closing = asyncio.create_task(rig.leg.close("server_stopping"))
     await asyncio.sleep(0.1)
     closing.cancel()
     await rig.leg.wait_closed()
     assert closing.cancelled()
-    assert rig.wire.closed == [(1000, "the conversation has ended")]
+    assert rig.wire.closed == [(1012, "the server is shutting down")]
 
 
 @in_virtual_time

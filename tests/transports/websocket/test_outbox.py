@@ -214,6 +214,19 @@ def test_whatever_is_taken_or_answered_gives_new_patience() -> None:
     assert outbox.stalls_at_s == 8.0 + STALL_S
 
 
+def test_what_is_taken_beyond_the_window_gives_no_new_patience() -> None:
+    outbox = Outbox()
+    outbox.acknowledge(0.0, 0)
+    while outbox.audio_room:
+        outbox.write(1.0, frame(0.1))
+        _drain(outbox, now=1.0)
+    outbox.put(5.0, "word", Worth.WORDS)
+    for _ in range(MOST_FRAMES):
+        outbox.write(5.0, frame(0.2))
+    assert _drain(outbox, now=5.0) == ["word"]  # what stood before it was dropped
+    assert outbox.stalls_at_s == 1.0 + STALL_S
+
+
 # ---- hold, flush, end ------------------------------------------------------------------------------------------------
 
 
