@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rtc_server import events
 from rtc_server.engine.client import Lease, TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES, SessionPrompt
 from rtc_server.events import Numbered
@@ -220,3 +221,26 @@ def voice(frames: float, seed: int = 1) -> FloatSamples:
 
 def frame(value: float) -> FloatFrame:
     return np.full(FRAME_SAMPLES, value, np.float32)
+
+
+class Rig:
+    """A leg without a session, and what is at both of its ends."""
+
+    def __init__(self, pace: Pace = Pace.REALTIME, answers_pings: bool = True) -> None:
+        self.wire = FakeWire(answers_pings)
+        self.dialect = PlainDialect()
+        self.handler = FakeHandler()
+        self.leg = self.wire.leg = SocketLeg(self.wire, self.dialect, pace, self.handler, now)
+        self.leg.start()
+
+    async def talk(self, seconds: float, event: events.ServerEvent | None = None) -> None:
+        """The agent talks: a frame each 80 ms, and `event` with each."""
+        for _ in range(round(seconds / 0.08)):
+            if event is not None:
+                self.leg.send_event(numbered(event))
+            self.leg.write(now(), frame(0.1))
+            await asyncio.sleep(0.08)
+
+
+def numbered(event: events.ServerEvent, seq: int = 1) -> Numbered:
+    return Numbered(seq, event)
