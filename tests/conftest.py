@@ -36,22 +36,9 @@ def pytest_report_header() -> list[str]:
     ]
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real peers come last: what fails in a millisecond is known before the first browser opens.
-
-    With workers they come first, and all of them on one: two browsers at once would be late for their calls, and while
-    those mostly wait, the other worker gets everything else done.
-    """
-    real = [item for item in items if item.get_closest_marker("e2e") or "tests/turn/" in item.nodeid]
-    chosen = set(real)
-    others = [item for item in items if item not in chosen]
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        items[:] = others + real
-        return
-    for item in real:
-        item.add_marker(pytest.mark.xdist_group("real peers"))
-    items[:] = real + others
+    """Real peers come last: what fails in a millisecond is known before the first browser opens."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
 @pytest.hookimpl(wrapper=True)
