@@ -17,6 +17,7 @@ from rtc_server import config
 from rtc_server.engine.registry import EngineOptions, create
 from rtc_server.engine.stepper import FRAME_SAMPLES, FloatFrames, SessionPrompt, StepOutput
 from rtc_server.launch import engine_options
+from rtc_server.media.pcm import to_int16
 from rtc_server.media.wav import read_wav
 from rtc_server.offline import run as offline
 from rtc_server.offline.run import Pair
@@ -82,11 +83,16 @@ async def test_a_conversation_that_outlives_the_context_window_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    flags: dict[str, Any] = {"engine": f"{__name__}:RememberingPersonaPlex", "slots": 1, "max_context": 32}
+    flags: dict[str, Any] = {
+        "engine": f"{__name__}:RememberingPersonaPlex",
+        "slots": 1,
+        "max_context": 40,
+        "persona": "hi",
+    }
     flags |= {"device": "cpu", "threads": 1, "engine_process": "off", "port": 0, "udp_port": 0}
     server = Server(config.load(flags | {"model": str(tiny_checkpoint(tmp_path / "tiny"))}))
-    frames = 2 * 32 + 3
-    sound = np.zeros(frames * FRAME_SAMPLES, np.int16)
+    frames = 2 * 40 + 3
+    sound = to_int16(resampled(chatter(8), 48_000, 24_000)[: frames * FRAME_SAMPLES])
     await server.start()
     try:
         heard, _ = await call(server, sound)
