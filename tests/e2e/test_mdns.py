@@ -14,7 +14,13 @@ LISTEN_ONLY = """(async () => {
     const peer = new RTCPeerConnection({ bundlePolicy: 'max-bundle' });
     peer.addTransceiver('audio', { direction: 'recvonly' });
     const events = peer.createDataChannel('events');
-    const opened = new Promise((resolve) => events.addEventListener('open', resolve));
+    // A channel may be open before the connection says that it is connected.
+    const opened = Promise.all([
+        new Promise((resolve) => events.addEventListener('open', resolve)),
+        new Promise((resolve) => peer.addEventListener('connectionstatechange', () => {
+            if (peer.connectionState === 'connected') resolve();
+        })),
+    ]);
     const gathered = new Promise((resolve) => peer.addEventListener('icegatheringstatechange', () => {
         if (peer.iceGatheringState === 'complete') resolve();
     }));
