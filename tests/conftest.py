@@ -15,6 +15,8 @@ from rtc_server.errors import MissingLibrary
 from rtc_server.media import libopus
 
 IN_CI = os.environ.get("CI") == "true"
+IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
+_has_given_way = False
 
 # A developer's own settings must not change what is tested, and no test may ask a model hub for anything.
 for name in [name for name in os.environ if name.startswith("RTC_") and name not in ("RTC_SOAK", "RTC_ARTIFACTS")]:
@@ -36,9 +38,25 @@ def pytest_report_header() -> list[str]:
     ]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real peers come last: what fails in a millisecond is known before the first browser opens."""
-    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    """Real peers come last: what fails in a millisecond is known before the first browser opens. Where two processes
+    share the tests, one of them takes the real peers, for they want the machine's ports and its clock to themselves."""
+    items.sort(key=_has_real_peers)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("peers" if _has_real_peers(item) else "others"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    global _has_given_way
+    if IN_PARALLEL and not _has_given_way and not _has_real_peers(item):
+        # The other process holds calls in real time.
+        _has_given_way = True
+        os.nice(10)
+
+
+def _has_real_peers(item: pytest.Item) -> bool:
+    return item.get_closest_marker("e2e") is not None
 
 
 @pytest.hookimpl(wrapper=True)

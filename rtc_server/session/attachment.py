@@ -27,6 +27,8 @@ class LegOwner(Protocol):
 
     def leg_message(self, attachment: Attachment, message: str | bytes) -> None: ...
 
+    def leg_digit(self, attachment: Attachment, digit: str) -> None: ...
+
     def leg_closed(self, attachment: Attachment, reason: str) -> None: ...
 
 
@@ -65,6 +67,10 @@ class Attachment:
     def on_message(self, message: str | bytes) -> None:
         if self._owner is not None:
             self._owner.leg_message(self, message)
+
+    def on_digit(self, digit: str) -> None:
+        if self._owner is not None:
+            self._owner.leg_digit(self, digit)
 
     def on_leg_closed(self, reason: str) -> None:
         """The leg ended by itself and has freed everything."""

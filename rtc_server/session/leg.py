@@ -115,6 +115,9 @@ class LegHandler(Protocol):
     def on_message(self, message: str | bytes) -> None:
         """An event of the client. The transport hands on at most about 50 a second."""
 
+    def on_digit(self, digit: str) -> None:
+        """The caller has pressed a key of the phone: ``0``-``9``, ``*``, ``#``, ``A``-``D``."""
+
     def on_leg_closed(self, reason: str) -> None:
         """The leg ended by itself and has freed everything: ``peer_closed``, ``internal_error``, or a reason of its
         transport, such as ``ice_failed`` or ``not_reading``. Never called because of `Leg.close`."""

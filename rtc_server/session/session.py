@@ -172,6 +172,10 @@ class Session:
             case _:  # input.commit, response.create: the response runs since LIVE
                 pass
 
+    def leg_digit(self, attachment: Attachment, digit: str) -> None:
+        if self.state is not State.CLOSED and attachment is self._legs.current:
+            self._send(events.Dtmf(digit=digit))
+
     def leg_closed(self, attachment: Attachment, reason: str) -> None:
         if attachment is self._legs.coming:
             self._legs.coming = None

@@ -230,6 +230,15 @@ async def test_close_message_ends_the_call(house: House) -> None:
     assert leg.closed == ["client_closed"]
 
 
+async def test_keys_of_the_phone_are_events_until_the_call_has_ended(house: House) -> None:
+    session, leg = await house.live_call()
+    for digit in "5#":
+        leg.handler.on_digit(digit)
+    session.close("client_closed")
+    leg.handler.on_digit("7")
+    assert [event.digit for event in leg.of(events.Dtmf)] == ["5", "#"]
+
+
 # ---- a caller goes quiet ---------------------------------------------------------------------------------------------
 
 

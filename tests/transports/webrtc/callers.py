@@ -124,6 +124,9 @@ class Handler:
     def on_message(self, message: str | bytes) -> None:
         self.messages.append(message)
 
+    def on_digit(self, digit: str) -> None:
+        raise AssertionError("no telephone events are agreed on")
+
     def on_leg_closed(self, reason: str) -> None:
         self.closed.append(reason)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rtc_server.media.rtcp import Bye, RtcpPacket, parse
-from rtc_server.transports.webrtc import rtpsession
+from rtc_server.transports.rtp import session as rtp_session
 from rtc_server.transports.webrtc.transport import WebRtcConfig
 from tests.transports.webrtc.callers import TONE_HZ, Caller, House, echoing, house, let_aioice_use_loopback
 from tests.transports.webrtc.waiting import eventually
@@ -29,7 +29,7 @@ async def test_a_peer_that_stops_its_track_says_rtcp_bye_and_stays_in_the_call(m
         received.extend(parse(data))
         return parse(data)
 
-    monkeypatch.setattr(rtpsession, "parse", parse_and_remember)
+    monkeypatch.setattr(rtp_session, "parse", parse_and_remember)
     async with house() as home:
         caller = Caller()
         leg, handler = await home.connect(caller)

@@ -75,22 +75,23 @@ def test_datagrams_reach_the_call_only_from_an_address_that_a_check_has_proved()
     assert rig.mux.dropped["stranger"] == 2
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"", "empty"),
-        (b"\x80" * (MAX_DATAGRAM_BYTES + 1), "oversize"),
-        (b"\x80", "stranger"),
-        (b"\x00", "bad_stun"),
-        (b"\x00\x01\x00\x00" + b"\x00" * 16, "bad_stun"),
-        (bytes(stun.Message(stun.Method.BINDING, stun.Class.INDICATION)), "bad_stun"),
-        (bytes(stun.Message(stun.Method.ALLOCATE, stun.Class.REQUEST)), "bad_stun"),
-        (bytes(stun.Message(stun.Method.BINDING, stun.Class.RESPONSE)), "unknown_transaction"),
-        (bytes(stun.Message(stun.Method.BINDING, stun.Class.ERROR)), "unknown_transaction"),
-        (bytes(stun.Message(stun.Method.BINDING, stun.Class.REQUEST)), "bad_stun"),
-        (bytes(request(agent())), "unknown_ufrag"),
-    ],
-)
+TRANSACTION = bytes(range(12))
+HOSTILE = {
+    "empty": (b"", "empty"),
+    "too long": (b"\x80" * (MAX_DATAGRAM_BYTES + 1), "oversize"),
+    "media": (b"\x80", "stranger"),
+    "one byte": (b"\x00", "bad_stun"),
+    "no cookie": (b"\x00\x01\x00\x00" + b"\x00" * 16, "bad_stun"),
+    "indication": (bytes(stun.Message(stun.Method.BINDING, stun.Class.INDICATION, TRANSACTION)), "bad_stun"),
+    "allocation": (bytes(stun.Message(stun.Method.ALLOCATE, stun.Class.REQUEST, TRANSACTION)), "bad_stun"),
+    "response": (bytes(stun.Message(stun.Method.BINDING, stun.Class.RESPONSE, TRANSACTION)), "unknown_transaction"),
+    "error": (bytes(stun.Message(stun.Method.BINDING, stun.Class.ERROR, TRANSACTION)), "unknown_transaction"),
+    "no name": (bytes(stun.Message(stun.Method.BINDING, stun.Class.REQUEST, TRANSACTION)), "bad_stun"),
+    "somebody else's": (bytes(request(agent())), "unknown_ufrag"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_datagram_is_dropped_counted_and_never_answered(data: bytes, reason: str) -> None:
     rig = Rig()
     rig.receive(data, STRANGER)

@@ -134,6 +134,9 @@ class FakeHandler:
     def on_message(self, message: str | bytes) -> None:
         self.messages.append(message)
 
+    def on_digit(self, digit: str) -> None:
+        raise AssertionError("a socket has no keys")
+
     def on_leg_closed(self, reason: str) -> None:
         self.closed.append(reason)
 
