@@ -44,7 +44,7 @@ def run_arguments(arguments: argparse.Namespace) -> int:
     try:
         from rtc_server.engine.personaplex.verify.run import verify
     except ModuleNotFoundError as error:
-        hint = "pip install 'rtc-server[personaplex]' brings it"
+        hint = "pip install '.[personaplex]' in the folder of the source brings it"
         raise ConfigError(f"verify needs the package {error.name}", hint=hint) from None
     console = Console(stderr=True)
     with console.status("comparing") as status:

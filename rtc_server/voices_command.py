@@ -48,9 +48,8 @@ def run_arguments(arguments: argparse.Namespace) -> int:
             return 0
         lines = _converted(arguments.files, arguments.to, arguments.model, arguments.revision)
     except ModuleNotFoundError as error:
-        raise EngineError(
-            f"voices need the package {error.name}", hint="install it with: pip install 'rtc-server[personaplex]'"
-        ) from error
+        hint = "pip install '.[personaplex]' in the folder of the source brings it"
+        raise EngineError(f"voices need the package {error.name}", hint=hint) from error
     _print(lines, arguments.json, ("file", "seconds", "problem"))
     return int(any(line["problem"] for line in lines))
 

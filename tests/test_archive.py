@@ -103,7 +103,9 @@ def test_half_an_archive_is_refused(cut_bytes: int, tmp_path: Path) -> None:
         read(archive)
 
 
-@pytest.mark.parametrize("content", [b"<!doctype html>", gzip.compress(b"no tar" * 200, mtime=0), b"\x1f\x8b" + bytes(99)])
+@pytest.mark.parametrize(
+    "content", [b"<!doctype html>", gzip.compress(b"no tar" * 200, mtime=0), b"\x1f\x8b" + bytes(99)]
+)
 def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(content)
     with pytest.raises(ConfigError, match=r"no whole \.tgz archive"):

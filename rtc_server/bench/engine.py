@@ -112,7 +112,7 @@ def run(options: EngineOptions) -> int:
     try:
         from rtc_server.engine.personaplex.bench.case import cases, rounding_errors
     except ModuleNotFoundError as error:
-        hint = "pip install 'rtc-server[personaplex]' brings it"
+        hint = "pip install '.[personaplex]' in the folder of the source brings it"
         raise ConfigError(f"bench engine needs the package {error.name}", hint=hint) from None
     bench = options.bench
     report = Report("engine", _shown(bench), options.json)

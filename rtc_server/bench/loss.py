@@ -35,7 +35,7 @@ SHOWN = (
 DESCRIPTION = (
     "What a lossy network leaves of the caller's words, and what it costs in delay. A run takes as long as its speech "
     "and 22 s more: about a minute with the test speech. There are two unless --red or --no-red is given. With "
-    "--virtual a run takes about a second a call. The word error needs the extra demo, pip install 'rtc-server[demo]', "
+    "--virtual a run takes about a second a call. The word error needs the extra demo, pip install '.[demo]', "
     "and some time after each run; without it every other figure is printed."
 )
 

@@ -206,7 +206,7 @@ def _lack(name: str) -> str | None:
 
 
 def _remedy(name: str) -> str:
-    return f"pip install 'rtc-server[{_BUILT_INS[name].extra}]' brings them"
+    return f"pip install '.[{_BUILT_INS[name].extra}]' in the folder of the source brings them"
 
 
 def _importable(module: str) -> bool:

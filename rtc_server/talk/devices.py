@@ -39,7 +39,7 @@ def load_sounddevice() -> ModuleType:
     except ImportError:
         raise ConfigError(
             "microphone and speaker need sounddevice, which is not installed",
-            hint=f"pip install 'rtc-server[talk]', or {_FILES}",
+            hint=f"pip install '.[talk]' in the folder of the source, or {_FILES}",
         ) from None
     except OSError as error:
         raise ConfigError(

@@ -87,7 +87,7 @@ def test_slots_must_hold_a_conversation() -> None:
 def test_personaplex_without_its_packages_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch, "torch")
     with pytest.raises(
-        ConfigError, match=r"personaplex lacks the packages torch; pip install 'rtc-server\[personaplex"
+        ConfigError, match=r"personaplex lacks the packages torch; pip install '\.\[personaplex"
     ):
         create("personaplex", EngineOptions())
 
@@ -133,5 +133,5 @@ def test_auto_falls_back_to_echo_and_says_what_brings_an_agent(monkeypatch: pyte
     _without(monkeypatch, "torch", "hibari")
     choice = choose()
     assert choice.name == "echo"
-    assert "cascade lacks the packages hibari (pip install 'rtc-server[demo]' brings them)" in choice.reason
+    assert "lacks the packages hibari (pip install '.[demo]' in the folder of the source brings them)" in choice.reason
     assert isinstance(create("auto", EngineOptions())(), EchoStepper)

