@@ -156,5 +156,5 @@ def test_without_the_packages_the_extra_is_named(model: Path, monkeypatch: pytes
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr(voices_command, "_listed", missing)
-    with pytest.raises(EngineError, match=r"torch; install it with: pip install '\.\[personaplex\]'"):
+    with pytest.raises(EngineError, match=r"torch; pip install '\.\[personaplex\]'"):
         run("--model", model)
