@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -19,28 +18,20 @@ from rtc_server.config import Settings
 from rtc_server.engine.registry import create, report
 from rtc_server.engine.stepper import SupportsShutdown
 from rtc_server.errors import ConfigError, MissingLibrary, RtcServerError
+from rtc_server.finding import Finding
 from rtc_server.http.iceservers import ice_servers
 from rtc_server.http.page import static_dir
 from rtc_server.http.tls import ssl_context
 from rtc_server.http.webui import OWN, PERSONAPLEX, WebUi, read_folder
 from rtc_server.launch import chosen_engine, engine_options
 from rtc_server.media import libopus
+from rtc_server.sipcheck import examine_sip
 from rtc_server.transports.webrtc.addresses import advertised_addresses
 from rtc_server.transports.webrtc.connectivity import judge_connectivity
 from rtc_server.transports.webrtc.turnprobe import probe_all
 from rtc_server.transports.webrtc.udp_mux import bind_all_interfaces
 
 _MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[yellow]--[/]"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`ok` None: not there, but not needed either."""
-
-    subject: str
-    ok: bool | None
-    found: str
-    advice: str = ""
 
 
 def run(settings: Settings, console: Console | None = None) -> int:
@@ -61,6 +52,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     for probe in (_libopus, _engine, _gpu, _page, _addresses, _udp_port, _tcp_port, _tls, _access):
         yield probe(settings)
     yield from _turn(settings)
+    yield from examine_sip(settings)
 
 
 def _libopus(_settings: Settings) -> Finding:

@@ -68,6 +68,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     media.add_argument("--advertise-ip", metavar="IP", action="append", help="address to offer to callers (repeatable)")
     media.add_argument("--dtx", action="store_true", default=None, help="send next to nothing in the agent's pauses")
     _add_turn(parser)
+    _add_sip(parser)
     _add_engine(parser)
     session = parser.add_argument_group("sessions")
     session.add_argument("--max-half-open", type=int, metavar="N", help="calls in set-up at once (default 64)")
@@ -81,6 +82,14 @@ def _add_turn(parser: argparse.ArgumentParser) -> None:
     turn = parser.add_argument_group("TURN, for callers behind firewalls (the secret: RTC_TURN_SECRET, or a file)")
     _add_turn_server(turn)
     turn.add_argument("--turn-ttl-s", type=int, metavar="S", help="how long a credential is good (default 3600)")
+
+
+def _add_sip(parser: argparse.ArgumentParser) -> None:
+    sip = parser.add_argument_group("phone calls (trunks and numbers stand in the settings file, see docs/telephony.md)")
+    sip.add_argument("--sip-listen", metavar="PLACE", action="append", help="udp:0.0.0.0:5060, tcp:..., tls:... (off)")
+    sip.add_argument("--sip-advertise-ip", metavar="IP", help="this machine's address as trunks see it")
+    sip.add_argument("--sip-rtp-ports", metavar="A-B", help="UDP ports of calls, two for each (default 20000-20999)")
+    sip.add_argument("--sip-max-calls", type=int, metavar="N", help="calls at once on all trunks together")
 
 
 def _add_turn_server(turn: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

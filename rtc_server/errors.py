@@ -12,7 +12,9 @@
     │   ├── Unauthorized         a missing or wrong API key
     │   ├── ForbiddenOrigin      a page of another origin
     │   ├── SessionNotFound      no such session, or not yours
-    │   ├── NotConnected         a session whose caller is away just now
+    │   ├── CallNotFound         no such phone call, or one that ended a while ago
+    │   ├── TelephonyOff         a phone call, of a server that takes none
+    │   ├── NotConnected         a session whose caller is away just now, a phone call that is not answered
     │   ├── OldIceSession        a change of an ICE session that is over
     │   ├── TooManyResumes       a client that takes its conversation over again and again
     │   └── TooLarge             a body over its limit
@@ -103,6 +105,16 @@ class ForbiddenOrigin(ClientError):
 class SessionNotFound(ClientError):
     code = "session_not_found"
     http_status = 404
+
+
+class CallNotFound(ClientError):
+    code = "call_not_found"
+    http_status = 404
+
+
+class TelephonyOff(ClientError):
+    code = "telephony_off"
+    http_status = 501
 
 
 class NotConnected(ClientError):

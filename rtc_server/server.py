@@ -19,6 +19,7 @@ from rtc_server.config import Settings
 from rtc_server.errors import ConfigError
 from rtc_server.http.app import create_app
 from rtc_server.http.auth import Gate
+from rtc_server.http.calls import PhoneCalls
 from rtc_server.http.chat import MAX_LINE_BYTES, Chat
 from rtc_server.http.duplex import Duplex
 from rtc_server.http.iceservers import ice_servers
@@ -34,6 +35,7 @@ from rtc_server.session.admission import Admission, Defaults
 from rtc_server.session.conductor import Conductor
 from rtc_server.session.liveness import LivenessRules
 from rtc_server.session.registry import SessionRegistry
+from rtc_server.sipconfig import build_user_agent, check_prompts
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.connectivity import Connectivity, judge_connectivity
 from rtc_server.transports.webrtc.transport import WebRtcConfig, WebRtcTransport
@@ -45,7 +47,7 @@ SHUTDOWN_TIMEOUT_S = 2.0
 
 
 class Server:
-    """One media process: one engine, one media port, one web server.
+    """One media process: one engine, one media port, one web server, and phone lines where they are wanted.
 
     `start` brings it up or raises what is wrong; `stop` may be called twice. All of it lives on one event loop, except
     the engine, which has a thread of its own.
@@ -77,6 +79,7 @@ class Server:
             settings.session.max_half_open,
             clock,
         )
+        self.sip = build_user_agent(settings.sip, self.admission, self.pacer, clock)
         self._runner: web.AppRunner | None = None
         self._metrics: WSGIServer | None = None
         self._conducting: asyncio.Task[None] | None = None
@@ -105,8 +108,12 @@ class Server:
         await self.engine.start()
         # The default prompt must work, or nobody's call will.
         await self.admission.check_defaults()
+        if self.sip is not None:
+            check_prompts(self.sip.trunks, self.admission)
         await self.webrtc.start()
         self.pacer.start()
+        if self.sip is not None:
+            await self.sip.start()
         self._conducting = asyncio.create_task(self.conductor.run(), name="conductor")
         await self._serve_http(page, ssl_context(self.settings.http, self.webrtc.connectivity()))
         if self.settings.http.metrics_port is not None:
@@ -159,6 +166,8 @@ class Server:
             self._metrics.shutdown()
             self._metrics.server_close()
             self._metrics = None
+        if self.sip is not None:
+            await self.sip.close()
         await self.webrtc.close()
         await self.pacer.stop()
         await self.engine.stop()
@@ -176,11 +185,18 @@ class Server:
     async def _serve_http(self, page: Page | WebUi, tls: ssl.SSLContext | None) -> None:
         http = self.settings.http
         gate = Gate(http)
-        info = Info(self.engine, self.admission, self.connectivity, gate.needs_key, self.ice_servers)
+        info = Info(
+            self.engine,
+            self.admission,
+            self.connectivity,
+            gate.needs_key,
+            self.ice_servers,
+            telephony=self.sip is not None,
+        )
         sessions = Sessions(self.admission, self.registry, self.webrtc, self.ice_servers)
         chat = Chat(self.admission, self._clock)
         duplex = Duplex(self.admission, self._clock, SocketLimits())
-        app = create_app(gate, sessions, info, page, chat, duplex)
+        app = create_app(gate, sessions, info, page, chat, duplex, PhoneCalls(self.sip, self._clock))
         self._runner = web.AppRunner(
             app,
             access_log=None,

@@ -23,9 +23,14 @@ COMMON = {"rtc_server", "rtc_server.errors", "rtc_server.events", "rtc_server.me
 ENGINE_SEAM = {"rtc_server.engine.client", "rtc_server.engine.stepper", "rtc_server.media"}
 SESSION = {"rtc_server.session", *ENGINE_SEAM}
 TRANSPORT = {"rtc_server.transports.pacer", "rtc_server.transports.ratelimit", *SESSION}
+RTP = {"rtc_server.transports.rtp"}
 WIRES = {"rtc_server.transports.webrtc", "rtc_server.transports.websocket", "rtc_server.transports.sip"}
 HTTP = {"rtc_server.archive", "rtc_server.config", "rtc_server.http", "rtc_server.dialects", *WIRES, *TRANSPORT}
-SERVER = {"rtc_server.server", "rtc_server.check", "rtc_server.launch", "rtc_server.engine", *HTTP}
+SERVER = {
+    *("rtc_server.server", "rtc_server.check", "rtc_server.launch", "rtc_server.engine"),
+    *("rtc_server.finding", "rtc_server.sipcheck", "rtc_server.sipconfig"),
+    *HTTP,
+}
 COMMANDS = {
     "rtc_server.bench",
     "rtc_server.bench.engine",
@@ -59,11 +64,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.transports": COMMON,
     "rtc_server.transports.pacer": COMMON,
     "rtc_server.transports.ratelimit": COMMON,
-    "rtc_server.transports.webrtc": TRANSPORT | COMMON,
+    "rtc_server.transports.rtp": {"rtc_server.media", "rtc_server.transports.ratelimit", *COMMON},
+    "rtc_server.transports.webrtc": RTP | TRANSPORT | COMMON,
     "rtc_server.transports.websocket": TRANSPORT | COMMON,
-    "rtc_server.transports.sip": TRANSPORT | COMMON,
+    "rtc_server.transports.sip": RTP | TRANSPORT | COMMON,
     "rtc_server.dialects": TRANSPORT | COMMON,
     "rtc_server.http": HTTP | COMMON,
+    "rtc_server.finding": set(),
+    "rtc_server.sipcheck": {
+        *("rtc_server.config", "rtc_server.finding", "rtc_server.sipconfig", "rtc_server.transports.sip"),
+        *COMMON,
+    },
+    "rtc_server.sipconfig": {"rtc_server.config", "rtc_server.transports.sip", *TRANSPORT, *COMMON},
     "rtc_server.launch": {
         *("rtc_server.config", "rtc_server.engine", "rtc_server.engine.personaplex.webclient"),
         *(*ENGINE_SEAM, *COMMON),
@@ -77,7 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.check": SERVER | COMMON,
     "rtc_server.bench": {
         *("rtc_server.bench.listener", "rtc_server.bench.speech", "rtc_server.bench.words"),
-        *("rtc_server.config", "rtc_server.engine", *WIRES, *ENGINE_SEAM, *COMMON),
+        *("rtc_server.config", "rtc_server.engine", *RTP, *WIRES, *ENGINE_SEAM, *COMMON),
     },
     "rtc_server.bench.listener": {"rtc_server.engine", "rtc_server.engine.echo", *ENGINE_SEAM, *COMMON},
     "rtc_server.bench.speech": ENGINE_SEAM | COMMON,

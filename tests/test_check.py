@@ -20,7 +20,7 @@ def examined(**flags: object) -> dict[str, check.Finding]:
 def test_everything_is_looked_at() -> None:
     findings = examined()
     assert list(findings) == [
-        "libopus", "engine", "GPU", "page", "addresses", "UDP port", "TCP port", "TLS", "access", "TURN",
+        "libopus", "engine", "GPU", "page", "addresses", "UDP port", "TCP port", "TLS", "access", "TURN", "phone",
     ]  # fmt: skip
     assert findings["libopus"].ok and "opus" in findings["libopus"].found
     assert findings["engine"].ok and "echo" in findings["engine"].found

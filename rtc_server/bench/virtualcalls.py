@@ -24,7 +24,8 @@ from rtc_server.engine.stepper import FRAME_S
 from rtc_server.media import rtcp, rtp
 from rtc_server.media.audioformat import AudioFormat
 from rtc_server.media.pcm import to_int16
-from rtc_server.transports.webrtc.rtpsession import RtpSession
+from rtc_server.transports.rtp.protection import PLAIN_RTP
+from rtc_server.transports.rtp.session import RtpSession
 
 BITRATE_BPS = 40_000
 """What our answers ask for."""
@@ -33,16 +34,6 @@ BITRATE_BPS = 40_000
 def heard_in_virtual_time(script: Script, calls: int) -> list[HeardCall]:
     """Takes about a second a call."""
     return [_VirtualCall(script, number, calls).run() for number in range(calls)]
-
-
-class _Clear:
-    """In the place of SRTP."""
-
-    @staticmethod
-    def protect(data: bytes) -> bytes:
-        return data
-
-    unprotect = protect_rtcp = unprotect_rtcp = protect
 
 
 class _VirtualCall:
@@ -68,7 +59,7 @@ class _VirtualCall:
         session.negotiated(
             AudioFormat("opus", OPUS_PAYLOAD_TYPE, 48_000, red_payload_type, max_bitrate_bps=BITRATE_BPS)
         )
-        session.start(_Clear(), _Clear())  # type: ignore[arg-type]
+        session.start(PLAIN_RTP, PLAIN_RTP)
         return session
 
     def run(self) -> HeardCall:

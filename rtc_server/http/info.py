@@ -25,12 +25,14 @@ class Info:
         connectivity: Callable[[], Connectivity],
         needs_key: bool,
         ice_servers: IceServers,
+        telephony: bool = False,
     ) -> None:
         self._engine = engine
         self._admission = admission
         self._connectivity = connectivity
         self._needs_key = needs_key
         self._ice_servers = ice_servers
+        self._telephony = telephony
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -73,6 +75,7 @@ class Info:
                 },
                 "connectivity": {"ok": reach.ok, "message": reach.message, "addresses": list(reach.addresses)},
                 "ice_servers": [server.to_json() for server in self._ice_servers.issue()],
+                "telephony": {"on": self._telephony},
                 "auth": self._needs_key,
                 "version": __version__,
             },

@@ -1,1 +1,1 @@
-"""Samples and packets: numpy and libopus. No asyncio, no sockets, no session; clocks are passed in as `now`."""
+"""Samples and packets: numpy, libopus, FFmpeg. No asyncio, no sockets, no session; clocks are passed in as `now`."""

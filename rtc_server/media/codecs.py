@@ -8,6 +8,7 @@ from rtc_server.media.audioformat import AudioFormat
 from rtc_server.media.concealment import AudioDecoder
 from rtc_server.media.frames import FloatSamples
 from rtc_server.media.g711 import G711Decoder, G711Encoder
+from rtc_server.media.g722 import G722Decoder, G722Encoder
 from rtc_server.media.opus import OpusDecoder, OpusEncoder
 
 
@@ -23,14 +24,16 @@ class AudioEncoder(Protocol):
 
 def make_decoder(audio: AudioFormat) -> AudioDecoder:
     """For what the peer sends. Raises: MissingLibrary where Opus is agreed on and there is no libopus."""
-    return OpusDecoder() if audio.codec == "opus" else G711Decoder(audio.codec)
+    if audio.codec == "opus":
+        return OpusDecoder()
+    return G722Decoder() if audio.codec == "G722" else G711Decoder(audio.codec)
 
 
 def make_encoder(audio: AudioFormat, dtx: bool = False) -> AudioEncoder:
-    """For what we send. `dtx` is of no meaning for G.711, which has no word for silence of its own.
+    """For what we send. `dtx` is of no meaning for G.711 and G.722, which have no word for silence of their own.
 
     Raises: MissingLibrary, as above.
     """
     if audio.codec == "opus":
         return OpusEncoder(bitrate_bps=audio.max_bitrate_bps, dtx=dtx)
-    return G711Encoder(audio.codec)
+    return G722Encoder() if audio.codec == "G722" else G711Encoder(audio.codec)

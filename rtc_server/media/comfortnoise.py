@@ -1,4 +1,4 @@
-"""Comfort noise beside G.711: how loud the silence is that a sender has stopped to send (RFC 3389).
+"""Comfort noise beside G.711 and G.722: how loud the silence is that a sender has stopped to send (RFC 3389).
 
 The first byte of the payload is the level; the bytes behind it shape the spectrum, which is not followed here. Opus has
 a way of its own.

@@ -52,6 +52,10 @@ class Concealer:
         self._silence = False
         self._noise_at = 0
 
+    def change_decoder(self, decoder: AudioDecoder) -> None:
+        """The codec of the stream has changed."""
+        self._decoder = decoder
+
     def fill(self, n_samples: int, silence: bool) -> FloatSamples:
         """The next `n_samples` of a gap; `silence` when the sender has announced it: then nothing is faded."""
         start, self._run, self._silence = self._run, self._run + n_samples, silence

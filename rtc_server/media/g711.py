@@ -1,7 +1,6 @@
 """G.711: telephone speech, one byte a sample at 8 kHz, by two laws; to and from the engine's 24 kHz.
 
-Each direction adds the resampler's delay of 4 ms. There is nothing in a G.711 packet that repairs another one, and no
-word for silence: that is comfort noise, a payload type of its own (RFC 3551 section 4.5.14, RFC 3389).
+Each direction adds the resampler's delay of 4 ms, and G.711 itself none (RFC 3551 section 4.5.14).
 """
 
 from __future__ import annotations
@@ -13,75 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server.media.frames import SAMPLE_RATE, FloatSamples
-from rtc_server.media.pitchloop import PAST_SAMPLES, PitchLoop
 from rtc_server.media.resample import Resampler
+from rtc_server.media.waveformdecoder import WaveformDecoder
 
 Law = Literal["PCMU", "PCMA"]
 
 RATE_HZ = 8000
-_RATIO = SAMPLE_RATE // RATE_HZ
 _FULL_SCALE = 32_768
-_EASE_SAMPLES = 20
-"""2.5 ms: over which an invented sound gives way to the real one."""
-_EASE_IN = np.linspace(0, 1, _EASE_SAMPLES, endpoint=False, dtype=np.float32)
 
 
-class G711Error(ValueError):
-    """A payload that is no G.711."""
-
-
-class G711Decoder:
-    """One stream of PCMU or PCMA packets to mono samples at 24 kHz; a `concealment.AudioDecoder`.
-
-    What is missing is made of the last pitch period, which fades within 60 ms. One thread.
-    """
+class G711Decoder(WaveformDecoder):
+    """One stream of PCMU or PCMA packets to mono samples at 24 kHz. One thread."""
 
     def __init__(self, law: Law) -> None:
+        super().__init__(RATE_HZ)
         self._levels = levels(law)
-        self._resampler = Resampler(RATE_HZ, SAMPLE_RATE)
-        self._past = np.zeros(PAST_SAMPLES, np.float32)
-        self._loop: PitchLoop | None = None
 
-    def decode(self, payload: bytes) -> FloatSamples:
-        """The samples of the next packet, three a byte; a new array.
-
-        Raises:
-            G711Error: the payload is empty; there is nothing else that could be wrong with one.
-        """
-        if not payload:
-            raise G711Error("cannot decode an empty packet")
-        samples = self._levels[np.frombuffer(payload, np.uint8)]
-        if self._loop is not None:
-            eased = samples[:_EASE_SAMPLES]
-            eased += (self._loop.next(eased.size) - eased) * (1 - _EASE_IN[: eased.size])
-            self._loop = None
-        self._past = np.concatenate((self._past, samples))[-PAST_SAMPLES:]
-        return self._resampler.process(samples)
-
-    def conceal(self, n_samples: int) -> FloatSamples:
-        """Go on as the last packet sounded, fading. Gives `n_samples`, rounded up to a multiple of 3."""
-        if self._loop is None:
-            self._loop = PitchLoop(self._past)
-        return self._resampler.process(self._loop.next(-(-n_samples // _RATIO)))
-
-    def recover(self, payload: bytes, n_samples: int) -> FloatSamples:
-        """Raises: G711Error, always; see `has_fec`."""
-        raise G711Error("G.711 repeats nothing of the packet before")
-
-    def reset(self) -> None:
-        """Forget the stream: what follows has nothing to do with what came before."""
-        self._past = np.zeros(PAST_SAMPLES, np.float32)
-        self._loop = None
-        self._resampler.reset()
-
-    def duration_samples(self, payload: bytes) -> int:
-        return _RATIO * len(payload)
-
-    def has_fec(self, payload: bytes) -> bool:
-        return False
-
-    def is_dtx(self, payload: bytes) -> bool:
-        return False
+    def _decoded(self, payload: bytes) -> FloatSamples:
+        return self._levels[np.frombuffer(payload, np.uint8)]
 
 
 class G711Encoder:
@@ -94,8 +42,9 @@ class G711Encoder:
     def encode(self, pcm: FloatSamples) -> bytes:
         """A byte for every three samples of `pcm`, float32 in [-1, 1]; what is louder is clipped. Never empty."""
         samples = self._resampler.process(pcm)
-        scaled = np.clip(np.rint(samples * _FULL_SCALE), -_FULL_SCALE, _FULL_SCALE - 1).astype(np.int32)
-        return self._codes[scaled + _FULL_SCALE].tobytes()
+        samples *= _FULL_SCALE
+        np.rint(samples, out=samples)
+        return self._codes.take(samples.astype(np.intp) + _FULL_SCALE, mode="clip").tobytes()
 
     def follow(self, expected_loss_pct: int, bitrate_bps: int) -> None:
         """Nothing of G.711 can be adapted to a path."""

@@ -141,6 +141,13 @@ class JitterBuffer:
             level = 10.0 ** (min(level_dbov, MAX_NOISE_DBOV) / 20)
             self._reassembly.put(Packet(position, 0, sequence_number, b"", noise_level=level))
 
+    def change_codec(self, decoder: AudioDecoder, clock_hz: int) -> None:
+        """What is put from now on is for `decoder`, with timestamps of `clock_hz`. What waits is heard before; neither
+        the delay nor the frames notice."""
+        self._reassembly.change_decoder(decoder, self._read_at)
+        self._decoder = decoder
+        self._timeline.change_clock(clock_hz)
+
     def _put_copy(self, sequence_number: int, timestamp: int, payload: bytes, ssrc: int) -> None:
         duration = self._decoder.duration_samples(payload) if payload else 0
         position = self._timeline.locate(timestamp, ssrc)

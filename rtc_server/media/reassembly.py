@@ -104,6 +104,12 @@ class Reassembly:
         if new_source:
             self._decoder.reset()
 
+    def change_decoder(self, decoder: AudioDecoder, read_at: int | None) -> None:
+        """The codec has changed. What waits goes out first; then the sound is faded over to what comes now."""
+        self.begin_anew(read_at, new_source=False)
+        self._decoder = decoder
+        self.concealer.change_decoder(decoder)
+
     def conceal(self, n_samples: int, silence: bool) -> FloatSamples:
         """Sound for the next `n_samples` of a gap, counted; `silence` where the sender left them out on purpose."""
         if silence:

@@ -81,6 +81,13 @@ class ReceiverStatistics:
         if ssrc == self._ssrc and self._follow(sequence_number):
             self._received += 1
 
+    def change_clock(self, clock_hz: int) -> None:
+        """The source's timestamps count at another rate from the next packet on."""
+        if clock_hz != self._clock_hz:
+            self._jitter *= clock_hz / self._clock_hz
+            self._clock_hz = clock_hz
+            self._transit = None
+
     def sender_report(self, now: float, ssrc: int, ntp: int) -> None:
         """Note the source's report, so that the next one of ours lets it compute the round trip. Other sources are
         ignored."""

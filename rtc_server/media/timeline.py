@@ -48,10 +48,17 @@ class Timeline:
         self._timestamp = 0
         self._sequence_number = 0
         self._late_since: float | None = None
+        self._other_clock = False
+        """The next packet is the first one whose timestamp counts at this rate."""
         self._recent: deque[tuple[int, int]] = deque()
         self._seen: set[tuple[int, int]] = set()
         self.newest_position = 0
         """Position of the newest packet."""
+
+    def change_clock(self, clock_hz: int) -> None:
+        """Timestamps count at another rate from the next packet on, which lands where its arrival puts it."""
+        self._other_clock = clock_hz != self._clock_hz and self._ssrc is not None
+        self._clock_hz = clock_hz
 
     def locate(self, timestamp: int, ssrc: int) -> int | None:
         """Where a packet with `timestamp` would lie; None for another source. Moves and remembers nothing."""
@@ -91,6 +98,8 @@ class Timeline:
         excess = now * SAMPLE_RATE - (position + duration) - usual_delay if usual_delay is not None else 0.0
         moved = new_source or self._contradicts(sequence_number, step)
         moved = moved or (step > 0 and self._off_in_time(now, excess))
+        other_clock, self._other_clock = self._other_clock, False
+        moved = moved or other_clock
         if moved:
             self._late_since = None
             position = int(now * SAMPLE_RATE - duration - (usual_delay or 0.0))
@@ -101,7 +110,7 @@ class Timeline:
             self._timestamp, self._sequence_number = timestamp, sequence_number
         if new_source:
             return Placed(Arrival.NEW_SOURCE, position)
-        return Placed(Arrival.MOVED if moved else Arrival.FITS, position)
+        return Placed(Arrival.MOVED if moved and not other_clock else Arrival.FITS, position)
 
     def _remember(self, key: tuple[int, int]) -> None:
         if len(self._recent) >= _REMEMBERED:

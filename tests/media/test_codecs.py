@@ -13,6 +13,7 @@ FORMATS = {
     "opus": AudioFormat("opus", 111, 48_000),
     "PCMU": AudioFormat("PCMU", 0, 8_000),
     "PCMA": AudioFormat("PCMA", 8, 8_000),
+    "G722": AudioFormat("G722", 9, 8_000),
 }
 
 
@@ -51,6 +52,16 @@ def test_jitter_buffer_of_the_codec_and_its_clock_gives_the_speech_back(codec: C
     heard = np.concatenate(frames)
     assert buffer.counters.lost_samples == buffer.counters.late == 0
     assert np.sqrt(np.mean(heard**2)) == pytest.approx(np.sqrt(np.mean(pcm**2)), rel=0.15)
+
+
+@pytest.mark.parametrize(("codec", "delay_samples"), [("PCMU", 192), ("PCMA", 192), ("G722", 129)])
+def test_delay_of_encoder_and_decoder_together_is_known(codec: CodecName, delay_samples: int) -> None:
+    """At 24 kHz: 8 ms, or 5.4 ms."""
+    encoder, decoder = make_encoder(FORMATS[codec]), make_decoder(FORMATS[codec])
+    said = speech()[: 24_000 * 3]
+    heard = np.concatenate([decoder.decode(encoder.encode(said[at : at + 480])) for at in range(0, said.size, 480)])
+    alike = [float(heard[late:] @ said[: said.size - late]) for late in range(300)]
+    assert int(np.argmax(alike)) == delay_samples
 
 
 def test_bitrate_is_the_peers() -> None:

@@ -8,7 +8,8 @@ from aiortc.rtcrtpparameters import RTCRtpCodecParameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtc_server.media.g711 import G711Decoder, G711Encoder, G711Error, Law, levels
+from rtc_server.media.g711 import G711Decoder, G711Encoder, Law, levels
+from rtc_server.media.waveformdecoder import PayloadError
 from tests.media.speech import speech
 
 LAWS: tuple[Law, ...] = ("PCMU", "PCMA")
@@ -113,7 +114,7 @@ def test_what_a_telephone_does_not_carry_is_not_folded_into_what_it_does() -> No
 def test_empty_packet_is_an_error_and_the_decoder_goes_on() -> None:
     decoder = G711Decoder("PCMA")
     assert decoder.duration_samples(b"") == 0
-    with pytest.raises(G711Error):
+    with pytest.raises(PayloadError):
         decoder.decode(b"")
     assert decoder.decode(bytes(160)).size == 480
 
@@ -121,7 +122,7 @@ def test_empty_packet_is_an_error_and_the_decoder_goes_on() -> None:
 def test_packets_repair_nothing_and_announce_no_silence() -> None:
     decoder = G711Decoder("PCMA")
     assert not decoder.has_fec(bytes(160)) and not decoder.is_dtx(b"\xd5")
-    with pytest.raises(G711Error):
+    with pytest.raises(PayloadError):
         decoder.recover(bytes(160), 480)
 
 

@@ -46,6 +46,23 @@ def test_pieces_are_the_same_as_the_whole() -> None:
     assert np.allclose(np.concatenate(pieces), whole)
 
 
+def test_what_was_given_can_be_had_again() -> None:
+    loop = PitchLoop(voice(77))
+    whole = loop.next(600)
+    for begin, end in ((0, 600), (0, 7), (13, 90), (400, 500)):
+        assert np.array_equal(loop.sound(begin, end), whole[begin:end])
+    assert loop.position == 600
+
+
+def test_at_16_khz_every_time_is_the_same() -> None:
+    past = np.repeat(voice(77), 2)  # exactly twice the rate, and every other sample is that of 8 kHz
+    assert pitch_period(past, scale=2) == 2 * pitch_period(voice(77))
+    sound = PitchLoop(past, scale=2).next(1600)
+    assert np.abs(sound[:160]).max() == pytest.approx(np.abs(past).max(), rel=0.01)
+    assert np.abs(sound[900:960]).max() < 0.1 * np.abs(past).max()
+    assert not sound[960:].any()
+
+
 def test_loud_for_10_ms_and_silent_from_60() -> None:
     sound = PitchLoop(voice(80)).next(800)
     peaks = np.abs(sound.reshape(-1, 80)).max(axis=1)

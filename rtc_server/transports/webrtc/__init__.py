@@ -7,7 +7,6 @@
     udp_mux, ice     one port, who is who (ice_controlling: towards peers that are ICE-lite themselves)
     dtls, flights, contract   aiortc on our own datagrams
     connection       ICE, DTLS and SCTP of one peer               datachannel   events, bounded both ways
-    rtpsession       packets and reports of one peer              rtpreceiver, rtpsender   its two streams
     tracks           the call's audio, for us and for aiortc
     peer             one caller: a `session.leg.Leg`              transport   makes callers out of offers
 

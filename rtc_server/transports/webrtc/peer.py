@@ -24,7 +24,7 @@ from rtc_server.transports.webrtc.datachannel import EventChannel
 from rtc_server.transports.webrtc.ice import Credentials
 from rtc_server.transports.webrtc.negotiation import answer_offer
 from rtc_server.transports.webrtc.offer import Fingerprint
-from rtc_server.transports.webrtc.rtpsession import RtpSession
+from rtc_server.transports.rtp.session import RtpSession
 from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated
 from rtc_server.transports.webrtc.tracks import AgentAudioTrack, UserAudioTrack
 from rtc_server.transports.webrtc.udp_mux import UdpMux

@@ -1,0 +1,15 @@
+"""What ``rtc-server check`` says of one thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`ok` None: not there, but not needed either."""
+
+    subject: str
+    ok: bool | None
+    found: str
+    advice: str = ""

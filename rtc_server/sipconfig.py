@@ -1,0 +1,198 @@
+"""From the settings of phone calls to what answers them: the user agent, its trunks with their rules and passwords."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from rtc_server.config.sip import MIN_SECRET_CHARS, SipNumberSettings, SipSettings, SipTrunkSettings, parse_target
+from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.errors import ClientError, ConfigError
+from rtc_server.session.admission import Admission
+from rtc_server.transports.pacer import Pacer
+from rtc_server.transports.sip.call.rtpmedia import RtpMedia
+from rtc_server.transports.sip.call.surroundings import CallSettings
+from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.media.rtpport import RtpPorts
+from rtc_server.transports.sip.message.message import SipParseError
+from rtc_server.transports.sip.negotiation.agreedmedia import MediaPolicy
+from rtc_server.transports.sip.network.listenon import ListenOn
+from rtc_server.transports.sip.network.network import SipNetwork
+from rtc_server.transports.sip.network.target import Target
+from rtc_server.transports.sip.network.tls import TlsSettings
+from rtc_server.transports.sip.trunk.gatekeeper import Gatekeeper
+from rtc_server.transports.sip.trunk.numbers import NumberRule
+from rtc_server.transports.sip.trunk.patterns import Pattern
+from rtc_server.transports.sip.trunk.trunks import Credentials, Trunk, Trunks
+from rtc_server.transports.sip.trunk.webhook import Webhook
+from rtc_server.transports.sip.useragent import UserAgent
+
+MAX_SECRET_BYTES = 4096
+
+
+def build_user_agent(
+    sip: SipSettings, admission: Admission, pacer: Pacer, clock: Callable[[], float]
+) -> UserAgent | None:
+    """None, where there is nothing to listen on: no phone calls. Raises: ConfigError."""
+    if not sip.listen:
+        return None
+    trunks = build_trunks(sip)
+
+    def open_network(
+        on_message: Callable[[bytes, Flow], None],
+        on_closed: Callable[[Flow], None],
+        on_unreadable: Callable[[SipParseError, Flow], None],
+    ) -> SipNetwork:
+        return SipNetwork(
+            build_listen(sip),
+            on_message,
+            on_closed,
+            on_unreadable=on_unreadable,
+            tls=build_tls(sip),
+            advertise=sip.advertise_ip,
+            clock=clock,
+        )
+
+    return UserAgent(
+        open_network,
+        trunks,
+        build_gatekeeper(sip, trunks),
+        admission,
+        RtpMedia(RtpPorts(*sip.rtp_ports, clock=clock), pacer, clock),
+        webhook=build_webhook(sip),
+        settings=CallSettings(ring_s=sip.ring_s, session_expires_s=sip.session_expires_s, max_calls=sip.max_calls),
+        clock=clock,
+    )
+
+
+def build_trunks(sip: SipSettings, environment: Mapping[str, str] = os.environ) -> Trunks:
+    """Reads the passwords too. Raises: ConfigError, which names trunk and field, and never holds a password."""
+    return Trunks([_trunk(trunk, environment) for trunk in sip.trunks])
+
+
+def build_listen(sip: SipSettings) -> list[ListenOn]:
+    return [ListenOn.parse(text) for text in sip.listen]
+
+
+def build_tls(sip: SipSettings) -> TlsSettings:
+    return TlsSettings(certificate=sip.tls_cert, key=sip.tls_key, ca=sip.tls_ca, verify_clients=sip.tls_verify_clients)
+
+
+def build_gatekeeper(sip: SipSettings, trunks: Trunks) -> Gatekeeper:
+    return Gatekeeper(trunks, unknown=sip.unknown_policy, realm=sip.realm, secret=secrets.token_bytes(32))
+
+
+def build_webhook(sip: SipSettings) -> Webhook | None:
+    """Raises: ConfigError."""
+    if sip.webhook_url is None:
+        return None
+    if sip.webhook_secret_file is not None:
+        place = "webhook_secret_file"
+        secret = _read(sip.webhook_secret_file, f"[sip] {place}")
+    else:
+        place = "RTC_SIP_WEBHOOK_SECRET"
+        secret = "" if sip.webhook_secret is None else sip.webhook_secret.get_secret_value()
+    if len(secret) < MIN_SECRET_CHARS:
+        raise ConfigError(
+            f"[sip] the secret in {place} is shorter than {MIN_SECRET_CHARS} characters",
+            hint="make one: openssl rand -hex 32",
+        )
+    return Webhook(sip.webhook_url, secret, timeout_s=sip.webhook_timeout_s, on_failure=sip.webhook_on_failure)
+
+
+class Prompts(Protocol):
+    """`Admission`, as far as it is asked here."""
+
+    def prompt(self, asked: SessionPrompt) -> SessionPrompt: ...
+
+
+def check_prompts(trunks: Trunks, admission: Prompts) -> None:
+    """Whether the engine takes each rule's persona and voice, so that no caller finds out. Raises: ConfigError."""
+    for trunk in trunks:
+        for rule in trunk.numbers:
+            try:
+                admission.prompt(SessionPrompt(persona=rule.persona, voice=rule.voice))
+            except ClientError as error:
+                place = f"[sip] trunks[{trunk.name}].numbers[{rule.pattern.text}]"
+                raise ConfigError(f"{place}: {error.message}", hint=error.hint) from None
+
+
+def _trunk(trunk: SipTrunkSettings, environment: Mapping[str, str]) -> Trunk:
+    place = f"[sip] trunks[{trunk.name}]"
+    inbound = _secret(trunk.password, trunk.password_env, trunk.password_file, f"{place}.password", environment)
+    outbound = _secret(
+        trunk.target_password,
+        trunk.target_password_env,
+        trunk.target_password_file,
+        f"{place}.target_password",
+        environment,
+    )
+    return Trunk(
+        name=trunk.name,
+        networks=tuple(ipaddress.ip_network(text) for text in trunk.addresses),
+        inbound=None if trunk.username is None or inbound is None else Credentials(trunk.username, inbound),
+        target=None if trunk.target is None else Target(*parse_target(trunk.target)),
+        username=trunk.target_username,
+        password=outbound,
+        caller_id=trunk.caller_id,
+        dialable=_patterns(trunk.may_dial, f"{place}.may_dial"),
+        media=MediaPolicy(trunk.codecs, trunk.srtp),
+        max_calls=trunk.max_calls,
+        refer=trunk.refer,
+        header_names=trunk.headers,
+        trusted=trunk.trust_identity,
+        numbers=tuple(_rule(number, f"{place}.numbers[{number.pattern}]") for number in trunk.numbers),
+    )
+
+
+def _rule(number: SipNumberSettings, place: str) -> NumberRule:
+    return NumberRule(
+        pattern=_pattern(number.pattern, f"{place}.pattern"),
+        persona=number.persona,
+        voice=number.voice,
+        max_calls=number.max_calls,
+        allow_callers=_patterns(number.allow_callers, f"{place}.allow_callers"),
+    )
+
+
+def _patterns(texts: Sequence[str], place: str) -> tuple[Pattern, ...]:
+    return tuple(_pattern(text, place) for text in texts)
+
+
+def _pattern(text: str, place: str) -> Pattern:
+    try:
+        return Pattern(text)
+    except ValueError as error:
+        raise ConfigError(f"{place}={text!r}: {error}") from None
+
+
+def _secret(
+    value: SecretStr | None, variable: str | None, path: Path | None, place: str, environment: Mapping[str, str]
+) -> str | None:
+    if value is not None:
+        secret = value.get_secret_value()
+    elif variable is not None:
+        secret = environment.get(variable, "")
+        place = f"{place}_env={variable}"
+    elif path is not None:
+        place = f"{place}_file"
+        secret = _read(path, place)
+    else:
+        return None
+    if not secret:
+        raise ConfigError(f"{place}: there is no password")
+    return secret
+
+
+def _read(path: Path, place: str) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_SECRET_BYTES).decode(errors="replace").strip()
+    except OSError as error:
+        raise ConfigError(f"{place}: cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""Phone calls, from the INVITE to the BYE."""

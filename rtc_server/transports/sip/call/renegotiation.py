@@ -1,0 +1,198 @@
+"""Offers and answers after the first: hold and resume, another address, another codec (RFC 3261 section 14, RFC 3311).
+
+An offer that cannot be taken is refused, and the call goes on as it was.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from rtc_server.transports.sip.call.answeredinvite import AnsweredInvite
+from rtc_server.transports.sip.call.answers import (
+    SDP,
+    allows,
+    describe_us,
+    refuse,
+    refuse_media,
+    refuse_unfit,
+    with_sdp,
+)
+from rtc_server.transports.sip.call.callmedia import CallMedia
+from rtc_server.transports.sip.call.requests import DialogRequests, Guard, Outcome, status_of
+from rtc_server.transports.sip.call.sessionrefresh import SessionRefresh
+from rtc_server.transports.sip.call.surroundings import Surroundings
+from rtc_server.transports.sip.message.message import Request, Response
+from rtc_server.transports.sip.negotiation.sdp import MediaRefused
+from rtc_server.transports.sip.transaction.base import ServerTransaction
+from rtc_server.transports.sip.transaction.timers import Timer
+
+MAX_GLARES = 5
+
+
+class Renegotiation:
+    """
+    Args:
+        owner: the call began with our INVITE: our Call-ID (decides who waits longer after a glare).
+        end: ends the call, with the reason.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        requests: DialogRequests,
+        media: CallMedia,
+        guard: Guard,
+        end: Callable[[str], None],
+        *,
+        owner: bool,
+    ) -> None:
+        self._around = around
+        self._requests = requests
+        self._media = media
+        self._guard = guard
+        self._end = end
+        self._owner = owner
+        self._peer_updates = False
+        self._answered: AnsweredInvite | None = None
+        self._asking = False
+        self._glares = 0
+        self._retry: Timer | None = None
+        self.refresh = SessionRefresh(around, guard, self.ask, partial(end, "session_expired"))
+
+    def stop(self) -> None:
+        self.refresh.stop()
+        for waiting in (self._answered, self._retry):
+            if isinstance(waiting, AnsweredInvite):
+                waiting.stop()
+            elif waiting is not None:
+                waiting.cancel()
+
+    def learn(self, message: Request | Response) -> None:
+        """What an INVITE or its 2xx says the other end can do."""
+        if message.headers.get("Allow") is not None:
+            self._peer_updates = allows(message, "UPDATE")
+
+    # ---- theirs ------------------------------------------------------------------------------------------------------
+
+    def on_invite(self, transaction: ServerTransaction, request: Request) -> None:
+        if self._asking:
+            refuse(transaction, 491)
+            return
+        if refuse_unfit(transaction, request) or self.refresh.refuses(transaction, request):
+            return
+        negotiation = self._media.negotiation
+        is_offer = bool(request.body)
+        try:
+            if is_offer:
+                body = negotiation.answer_offer(request.body)
+            elif negotiation.offer_pending:
+                raise MediaRefused(491, "an offer of ours waits for its answer")
+            else:
+                body = negotiation.make_offer()
+        except MediaRefused as refusal:
+            refuse_media(transaction, refusal, self._around.settings.agent)
+            return
+        if self._answered is not None:
+            self._answered.stop()
+        self.learn(request)
+        response = self._accepted(transaction, request)
+        self._answered = AnsweredInvite(
+            transaction,
+            with_sdp(response, body),
+            self._around.timers,
+            self._around.intervals,
+            on_ack=(lambda ack: None) if is_offer else self._take_late_answer,
+            on_lost=partial(self._guard, partial(self._end, "ack_lost")),
+        )
+        self._media.follow()
+
+    def on_update(self, transaction: ServerTransaction, request: Request) -> None:
+        if self._asking and request.body:
+            refuse(transaction, 491)
+            return
+        if refuse_unfit(transaction, request) or self.refresh.refuses(transaction, request):
+            return
+        body = b""
+        if request.body:
+            try:
+                body = self._media.negotiation.answer_offer(request.body)
+            except MediaRefused as refusal:
+                refuse_media(transaction, refusal, self._around.settings.agent)
+                return
+        response = self._accepted(transaction, request)
+        transaction.respond(with_sdp(response, body) if body else response)
+        self._media.follow()
+
+    def on_ack(self, ack: Request) -> None:
+        if self._answered is not None:
+            self._answered.acknowledged(ack)
+
+    def _accepted(self, transaction: ServerTransaction, request: Request) -> Response:
+        dialog = self._requests.dialog
+        dialog.refresh_target(request)
+        response = describe_us(transaction.reply(200))
+        response.headers.set("Contact", dialog.contact)
+        self.refresh.accept(request, response)
+        return response
+
+    def _take_late_answer(self, ack: Request) -> None:
+        try:
+            self._media.negotiation.take_answer(ack.body)
+        except MediaRefused:
+            self._end("media_refused")  # an answer cannot be refused otherwise
+        else:
+            self._media.follow()
+
+    # ---- ours --------------------------------------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Refresh the session: by an UPDATE without a body where the other end knows it, else by a re-INVITE that
+        offers what there is."""
+        negotiation = self._media.negotiation
+        if self._asking or (negotiation.offer_pending and not self._peer_updates):
+            return
+        self._asking = True
+        headers = self.refresh.headers()
+        if self._peer_updates:
+            self._requests.send("UPDATE", self._on_outcome, headers=headers)
+        else:
+            typed = [*headers, ("Content-Type", SDP)]
+            self._requests.send("INVITE", self._on_outcome, body=negotiation.make_offer(), headers=typed)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        self._asking = False
+        status = status_of(outcome)
+        negotiation = self._media.negotiation
+        if isinstance(outcome, Response) and status < 300:
+            self._glares = 0
+            self._on_accepted(outcome)
+            return
+        negotiation.drop_offer()
+        if status == 491 and self._glares < MAX_GLARES:
+            self._glares += 1
+            self._retry = self._around.timers.after(
+                glare_delay_s(self._owner, self._around.random), partial(self._guard, self.ask)
+            )
+        elif isinstance(outcome, Response) and status == 422 and self.refresh.lengthen(outcome):
+            self.ask()
+        elif self._peer_updates and status in (405, 501):
+            self._peer_updates = False
+            self.ask()
+
+    def _on_accepted(self, response: Response) -> None:
+        self.refresh.confirmed(response)
+        if not self._media.negotiation.offer_pending:
+            return
+        try:
+            self._media.negotiation.take_answer(response.body)
+        except MediaRefused:
+            self._end("media_refused")
+        else:
+            self._media.follow()
+
+
+def glare_delay_s(owner: bool, source: random.Random) -> float:
+    """RFC 3261 section 14.1: in units of 10 ms, and not the same at both ends."""
+    return source.randrange(210, 401) / 100 if owner else source.randrange(0, 201) / 100

@@ -1,0 +1,188 @@
+"""The UDP ports of phone calls: pairs, an even one for RTP and the odd one above for RTCP (RFC 3550 section 11)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+
+from rtc_server import metrics
+from rtc_server.errors import CapacityError, ConfigError
+from rtc_server.log import get_logger
+from rtc_server.transports.sip.flow import Address
+from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia
+
+MAX_DATAGRAM_BYTES = 1500
+BATCH_DATAGRAMS = 16
+"""Read in one go, so that packets which are due need not wait for a flood."""
+REST_S = 30.0
+"""How long a port stays unused behind a call: what the last peer still sends must not be heard by the next one."""
+
+logger = get_logger(__name__)
+
+
+class NoRtpPort(CapacityError):
+    """Every RTP port is in use, or was a moment ago."""
+
+    code = "no_rtp_port"
+
+
+class RtpPorts:
+    """Pairs of ports between `first` and `last`, both included. Event loop's thread only.
+
+    Args:
+        clock: monotonic seconds.
+        order: in which the ports are used. Those which nobody can guess are the best.
+
+    Raises: ConfigError, when there is no pair between them.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        order: random.Random | None = None,
+    ) -> None:
+        pairs = [port for port in range(first + first % 2, last, 2) if 0 < port < 65_535]
+        if not pairs:
+            raise ConfigError(
+                f"no pair of RTP ports from {first} to {last}", hint="a call takes an even and an odd one"
+            )
+        (order or random.SystemRandom()).shuffle(pairs)
+        self.in_use = 0
+        self._clock = clock
+        self._unused = deque((float("-inf"), port) for port in pairs)
+        """(when it has rested, RTP port), the one that rests longest first."""
+
+    def acquire(self, host: str, told_host: str | None = None) -> RtpPort:
+        """Bind a pair.
+
+        Args:
+            host: the address to listen on, an IPv4 or IPv6 literal.
+            told_host: the one that peers are told; `host` by default.
+
+        Raises:
+            NoRtpPort: all are in use, by calls of ours or by other programs, or at rest.
+            ConfigError: the host is none of this machine.
+        """
+        now = self._clock()
+        while self._unused and self._unused[0][0] <= now:
+            _, port = self._unused.popleft()
+            try:
+                sockets = _bind_pair(host, port)
+            except OSError as error:
+                self._unused.append((now + REST_S, port))
+                self._refuse(error, host, port)
+                continue
+            self.in_use += 1
+            return RtpPort(LocalMedia(told_host or host, port, port + 1), *sockets, self._release)
+        raise NoRtpPort("every RTP port is in use", hint=f"{self.in_use} calls hold one; widen the range of RTP ports")
+
+    def _refuse(self, error: OSError, host: str, port: int) -> None:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            raise NoRtpPort(f"cannot open an RTP port: {error.strerror}") from error
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise ConfigError(f"cannot listen for RTP on {host}: {error.strerror}") from error
+        logger.warning("rtp port is taken", port=port, why=error.strerror)
+
+    def _release(self, port: RtpPort) -> None:
+        self.in_use -= 1
+        self._unused.append((self._clock() + REST_S, port.local.rtp_port))
+
+
+class RtpPort:
+    """Two bound sockets. Sending never raises, waits or queues: a full buffer loses the datagram. Receiving goes on
+    whatever comes; ICMP errors of earlier datagrams are counted."""
+
+    def __init__(
+        self, local: LocalMedia, rtp: socket.socket, rtcp: socket.socket, on_closed: Callable[[RtpPort], None]
+    ) -> None:
+        self.local = local
+        self._rtp, self._rtcp = rtp, rtcp
+        self._on_closed = on_closed
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    def listen(self, on_rtp: Callable[[bytes, Address], None], on_rtcp: Callable[[bytes, Address], None]) -> None:
+        """Hand on what comes, with its source. What came before stays in the sockets' buffers, as far as they reach."""
+        self._loop = loop = asyncio.get_running_loop()
+        loop.add_reader(self._rtp, self._read, self._rtp, on_rtp)
+        loop.add_reader(self._rtcp, self._read, self._rtcp, on_rtcp)
+
+    def send_rtp(self, datagram: bytes, destination: Address) -> bool:
+        """True where the datagram was given to the network."""
+        return self._send(self._rtp, datagram, destination)
+
+    def send_rtcp(self, datagram: bytes, destination: Address) -> bool:
+        return self._send(self._rtcp, datagram, destination)
+
+    def close(self) -> None:
+        """Give the pair back. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for item in (self._rtp, self._rtcp):
+            if self._loop is not None:
+                self._loop.remove_reader(item)
+            item.close()
+        self._on_closed(self)
+
+    def _send(self, item: socket.socket, datagram: bytes, destination: Address) -> bool:
+        if self._closed:
+            return False
+        try:
+            item.sendto(datagram, destination)
+        except (BlockingIOError, InterruptedError):
+            _drop("send_buffer_full")
+            return False
+        except OSError:
+            _drop("socket_error")
+            return False
+        return True
+
+    def _read(self, item: socket.socket, receive: Callable[[bytes, Address], None]) -> None:
+        for _ in range(BATCH_DATAGRAMS):
+            if self._closed:
+                return
+            try:
+                datagram, source = item.recvfrom(MAX_DATAGRAM_BYTES + 1)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                _drop("socket_error")
+                continue
+            if len(datagram) > MAX_DATAGRAM_BYTES:
+                _drop("oversize")
+                continue
+            receive(datagram, (source[0], source[1]))
+
+
+def _bind_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """Raises: OSError; then nothing is bound."""
+    rtp = _bind(host, port)
+    try:
+        return rtp, _bind(host, port + 1)
+    except OSError:
+        rtp.close()
+        raise
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    item = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        item.setblocking(False)
+        item.bind((host, port))
+    except OSError:
+        item.close()
+        raise
+    return item
+
+
+def _drop(reason: str) -> None:
+    metrics.DATAGRAMS_DROPPED.labels(reason).inc()

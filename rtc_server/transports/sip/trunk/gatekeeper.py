@@ -1,0 +1,153 @@
+"""Whose request is this? Asked for each one outside a dialog, before anything else is spent on it.
+
+A trunk is known by where its requests come from, else by a digest (RFC 3261 section 22). Everybody else is a stranger,
+who gets no slot, no transaction and no state beside a place in a bounded table. ACK and CANCEL are never challenged:
+they cannot answer (section 22.1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from rtc_server import metrics
+from rtc_server.log import get_logger
+from rtc_server.transports.ratelimit import RateLimit
+from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.message.digest import Challenger, Outcome
+from rtc_server.transports.sip.message.message import Request
+from rtc_server.transports.sip.trunk.sources import Source, Sources
+from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
+
+log = get_logger(__name__)
+
+UnknownPolicy = Literal["drop", "challenge", "forbid"]
+
+TRUNK_REQUESTS_PER_S = 200.0
+TRUNK_REQUESTS_AT_ONCE = 400.0
+ANSWERS_PER_S = 200.0
+"""To all strangers together: over UDP the source of a request may be a victim's address."""
+ANSWERS_AT_ONCE = 400.0
+MAX_CREDENTIALS = 4
+"""Looked at in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    trunk: Trunk
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """401 with one WWW-Authenticate header for each of the values."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A response without any state left behind."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Not a byte goes back."""
+
+
+Identity = Known | Challenge | Refuse | Ignore
+
+
+class Gatekeeper:
+    """Loop thread.
+
+    Args:
+        unknown: what a stranger's INVITE or OPTIONS gets. Digests are looked at with ``challenge`` only.
+        clock: monotonic seconds.
+        secret: of nonces.
+    """
+
+    def __init__(
+        self,
+        trunks: Trunks,
+        *,
+        unknown: UnknownPolicy = "drop",
+        realm: str = "rtc_server",
+        secret: bytes,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._trunks = trunks
+        self._unknown = unknown
+        self._challenger = Challenger(realm, clock, secret)
+        self._clock = clock
+        self._trunk_limits = {trunk.name: RateLimit(TRUNK_REQUESTS_PER_S, TRUNK_REQUESTS_AT_ONCE) for trunk in trunks}
+        self._sources = Sources()
+        self._answers = RateLimit(ANSWERS_PER_S, ANSWERS_AT_ONCE)
+
+    def identify(self, request: Request, flow: Flow) -> Identity:
+        """`request` lies outside of all dialogs and transactions that there are."""
+        now = self._clock()
+        address = flow.remote[0]
+        trunk = self._trunks.by_address(address)
+        if trunk is not None:
+            return Known(trunk) if self._trunk_limits[trunk.name].allow(now) else _ignored("sip_flood")
+        if request.method in ("ACK", "CANCEL"):
+            return _ignored("sip_stranger")
+        source = self._sources.of(address)
+        if not source.allow(now):
+            return _ignored("sip_flood")
+        if self._unknown == "drop":
+            return _ignored("sip_stranger")
+        if self._unknown == "challenge":
+            proven = self._proven(request, source, now)
+            if isinstance(proven, Known):
+                return proven
+        else:
+            proven = Refuse(403)
+        return proven if self._answers.allow(now) else _ignored("sip_flood")
+
+    def may_refuse(self, flow: Flow) -> bool:
+        """Whether a request from there that cannot be read is answered at all."""
+        now = self._clock()
+        trunk = self._trunks.by_address(flow.remote[0])
+        if trunk is not None:
+            return self._trunk_limits[trunk.name].allow(now)
+        return self._unknown != "drop" and self._sources.of(flow.remote[0]).allow(now) and self._answers.allow(now)
+
+    def _proven(self, request: Request, source: Source, now: float) -> Known | Challenge | Refuse:
+        for value in request.headers.all("Authorization")[:MAX_CREDENTIALS]:
+            verdict = self._challenger.check(value, request.method, request.uri, self._password_of)
+            if verdict.outcome is Outcome.OK:
+                return self._known(verdict.username, source)
+            if verdict.outcome is Outcome.STALE:
+                return Challenge(tuple(self._challenger.challenge(stale=True)))
+            if verdict.outcome is Outcome.WRONG:
+                wait_s = source.fail(now)
+                if wait_s:
+                    log.warning("wrong SIP digests from one address", ignored_s=wait_s)
+                # Not a new challenge: some phones would go on trying the same password.
+                return Refuse(403)
+            if verdict.outcome is Outcome.MALFORMED:
+                return Refuse(400)
+        if request.method not in ("INVITE", "OPTIONS"):
+            return Refuse(403)
+        return Challenge(tuple(self._challenger.challenge()))
+
+    def _known(self, username: str, source: Source) -> Known | Refuse:
+        trunk = self._trunks.by_username(username)
+        if trunk is None:
+            return Refuse(403)
+        source.succeed()
+        return Known(trunk)
+
+    def _password_of(self, username: str) -> str | None:
+        trunk = self._trunks.by_username(username)
+        return None if trunk is None or trunk.inbound is None else trunk.inbound.password
+
+
+def _ignored(reason: str) -> Ignore:
+    metrics.DATAGRAMS_DROPPED.labels(reason).inc()
+    return Ignore()

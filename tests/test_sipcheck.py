@@ -1,0 +1,94 @@
+"""What ``rtc-server check`` says of phone calls."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rtc_server import config
+from rtc_server.finding import Finding
+from rtc_server.sipcheck import examine_sip
+
+TRUNK = """
+[[sip.trunks]]
+name = "carrier"
+target = "{target}"
+"""
+
+
+def findings(tmp_path: Path, text: str) -> dict[str, Finding]:
+    file = tmp_path / "rtc.toml"
+    file.write_text(text)
+    return {finding.subject: finding for finding in examine_sip(config.load({"engine": "echo"}, file))}
+
+
+@pytest.fixture
+def trunk() -> Iterator[socket.socket]:
+    """Answers each datagram with the status that stands in `answers`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound
+
+
+def answer_once(trunk: socket.socket, status: str) -> threading.Thread:
+    def answer() -> None:
+        data, source = trunk.recvfrom(4096)
+        head = [
+            line for line in data.decode().split("\r\n") if line.split(":")[0] in ("Via", "From", "Call-ID", "CSeq")
+        ]
+        lines = [f"SIP/2.0 {status}", *head, "To: <sip:x@127.0.0.1>;tag=1", "Content-Length: 0", "", ""]
+        trunk.sendto("\r\n".join(lines).encode(), source)
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_without_phone_calls_nothing_is_asked(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, "").values()
+    assert (finding.subject, finding.ok) == ("phone", None)
+
+
+def test_each_place_answers_itself_and_says_what_it_is_known_as(tmp_path: Path) -> None:
+    text = '[sip]\nlisten = ["udp:127.0.0.1:0", "tcp:0.0.0.0:0"]\nadvertise_ip = "203.0.113.5"\n'
+    found = findings(tmp_path, text)
+    assert found["SIP udp"].ok and found["SIP tcp"].ok
+    assert "as 127.0.0.1:" in found["SIP udp"].found and "203.0.113.5" in found["SIP tcp"].found
+    assert found["trunks"].ok is False  # nobody could call
+
+
+def test_a_place_that_is_taken_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        finding = findings(tmp_path, f'[sip]\nlisten = ["udp:127.0.0.1:{port}"]\n')["SIP udp"]
+    assert finding.ok is False
+    assert f"127.0.0.1:{port}" in finding.found and "another server" in finding.advice
+
+
+@pytest.mark.parametrize(("status", "ok"), [("200 OK", True), ("404 Not Found", True), ("503 Busy", False)])
+def test_a_trunk_is_asked_whether_it_takes_calls(tmp_path: Path, trunk: socket.socket, status: str, ok: bool) -> None:
+    thread = answer_once(trunk, status)
+    port = trunk.getsockname()[1]
+    text = '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + TRUNK.format(target=f"udp:127.0.0.1:{port}")
+    finding = findings(tmp_path, text)["trunk carrier"]
+    thread.join(5)
+    assert finding.ok is ok and status in finding.found
+
+
+def test_a_trunk_that_cannot_be_found_is_told(tmp_path: Path) -> None:
+    text = '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + TRUNK.format(target="udp:no-such-host.invalid")
+    finding = findings(tmp_path, text)["trunk carrier"]
+    assert finding.ok is False and finding.advice
+
+
+def test_a_missing_password_is_a_finding(tmp_path: Path) -> None:
+    text = (
+        '[sip]\nlisten = ["udp:127.0.0.1:0"]\n[[sip.trunks]]\nname = "a"\nusername = "u"\npassword_file = "no/such"\n'
+    )
+    finding = findings(tmp_path, text)["phone"]
+    assert finding.ok is False and "no/such" in finding.found

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings
+from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.errors import ConfigError, UnknownVoice
+from rtc_server.sipconfig import build_gatekeeper, build_listen, build_tls, build_trunks, build_webhook, check_prompts
+from rtc_server.transports.sip.network.target import Target
+from rtc_server.transports.sip.network.tls import TlsSettings
+from rtc_server.transports.sip.trunk.trunks import Credentials
+
+
+def trunk(**fields: Any) -> SipTrunkSettings:
+    return SipTrunkSettings(**{"name": "carrier", "addresses": ("192.0.2.0/24",), **fields})
+
+
+def sip(*trunks: SipTrunkSettings, **fields: Any) -> SipSettings:
+    return SipSettings(trunks=trunks, **fields)
+
+
+def test_trunk_is_what_its_settings_say() -> None:
+    settings = trunk(
+        username="in",
+        password="open sesame",
+        target="tls:[2001:db8::1]:5061",
+        target_username="out",
+        target_password_env="CARRIER",
+        may_dial=("+1*",),
+        codecs=("PCMA",),
+        srtp="require",
+        headers=("X-Account",),
+        trust_identity=True,
+        numbers=(SipNumberSettings(pattern="+1555*", persona="Ann", allow_callers=("+1*",)),),
+    )
+    trunks = build_trunks(sip(settings), {"CARRIER": "hunter2"})
+    built = trunks.named("carrier")
+    assert built is not None
+    assert built.networks == (ipaddress.ip_network("192.0.2.0/24"),)
+    assert built.inbound == Credentials("in", "open sesame")
+    assert (built.username, built.password) == ("out", "hunter2")
+    assert built.target == Target("tls", "2001:db8::1", 5061)
+    assert (built.media.codecs, built.media.srtp) == (("PCMA",), "require")
+    assert built.may_dial("+15550100")
+    assert not built.may_dial("+49301234")
+    rule = built.rule_for("+15550100")
+    assert rule is not None
+    assert rule.persona == "Ann"
+    assert not rule.admits("+49301234")
+    assert "hunter2" not in repr(built)
+    assert "open sesame" not in repr(built)
+
+
+def test_password_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("from a file\n")
+    trunks = build_trunks(sip(trunk(username="in", password_file=tmp_path / "password")))
+    assert [each.inbound for each in trunks] == [Credentials("in", "from a file")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"username": "in", "password_env": "NOWHERE"},
+            r"trunks\[carrier\].password_env=NOWHERE: there is no password",
+        ),
+        ({"username": "in", "password_file": Path("nowhere")}, r"trunks\[carrier\].password_file: cannot read nowhere"),
+        ({"target": "udp:a", "may_dial": ("/(/",)}, r"trunks\[carrier\].may_dial='/\(/': groups"),
+        (
+            {"numbers": (SipNumberSettings(pattern="/[/"),)},
+            r"trunks\[carrier\].numbers\[/\[/\].pattern='/\[/': .*ends too early",
+        ),
+        (
+            {"numbers": (SipNumberSettings(pattern="*", allow_callers=("/a{9,1}/",)),)},
+            r"numbers\[\*\].allow_callers='/a\{9,1\}/'.*no range",
+        ),
+    ],
+)
+def test_what_a_trunk_cannot_be_made_of_is_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_trunks(sip(trunk(**fields)), {})
+
+
+def test_voice_that_the_engine_lacks_is_told_with_trunk_and_number() -> None:
+    class Admission:
+        def prompt(self, asked: SessionPrompt) -> SessionPrompt:
+            raise UnknownVoice(f"voice {asked.voice!r} is unknown")
+
+    trunks = build_trunks(sip(trunk(numbers=(SipNumberSettings(pattern="+1555*", voice="Bob"),))))
+    with pytest.raises(ConfigError, match=r"trunks\[carrier\].numbers\[\+1555\*\]: voice 'Bob' is unknown"):
+        check_prompts(trunks, Admission())
+
+
+async def test_webhook_is_there_where_it_has_an_address(tmp_path: Path) -> None:
+    assert build_webhook(sip()) is None
+    (tmp_path / "secret").write_text("0123456789abcdef\n")
+    url = "https://example.org/calls"
+    webhook = build_webhook(sip(webhook_url=url, webhook_secret_file=tmp_path / "secret"))
+    assert webhook is not None
+    await webhook.close()
+
+
+def test_short_webhook_secret_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match="shorter than 16") as refusal:
+        build_webhook(sip(webhook_url="https://example.org/calls", webhook_secret="hunter2"))
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_what_is_listened_on_is_read(tmp_path: Path) -> None:
+    settings = sip(listen="udp:0.0.0.0, tls:[::]:5062", tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
+    assert [str(place) for place in build_listen(settings)] == ["udp:0.0.0.0:5060", "tls:[::]:5062"]
+    assert build_tls(settings) == TlsSettings(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+
+def test_gatekeeper_knows_the_trunks() -> None:
+    settings = sip(trunk())
+    assert build_gatekeeper(settings, build_trunks(settings)) is not None

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+import pytest
+
+from rtc_server.transports.sip.message import digest
+from rtc_server.transports.sip.trunk import gatekeeper as gates
+from rtc_server.transports.sip.trunk import sources
+from rtc_server.transports.sip.trunk.gatekeeper import Challenge, Gatekeeper, Ignore, Known, Refuse
+from rtc_server.transports.sip.trunk.trunks import Credentials, Trunk, Trunks
+from tests.transports.sip.trunk.requests import CARRIER_ADDRESS, STRANGER_ADDRESS, flow_from, request
+
+CARRIER = Trunk("carrier", networks=(ipaddress.ip_network("192.0.2.0/24"),))
+BRANCH = Trunk("branch", inbound=Credentials("branch", "open sesame"))
+TRUNKS = Trunks([CARRIER, BRANCH])
+STRANGER = flow_from(STRANGER_ADDRESS)
+METHODS = ["INVITE", "OPTIONS", "REGISTER", "MESSAGE", "SUBSCRIBE", "BYE", "ACK", "CANCEL", "FOO"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def gatekeeper(unknown: gates.UnknownPolicy = "challenge", clock: Clock | None = None) -> Gatekeeper:
+    return Gatekeeper(TRUNKS, unknown=unknown, secret=b"0" * 32, clock=clock or Clock())
+
+
+def authorization(challenges: Iterable[str], password: str, username: str = "branch", method: str = "INVITE") -> str:
+    value = digest.answer(
+        list(challenges), method, "sip:agent@203.0.113.50", username, password, body=b"", nonce_count=1
+    )
+    assert value is not None
+    return f"Authorization: {value}"
+
+
+def challenged(gate: Gatekeeper) -> tuple[str, ...]:
+    challenge = gate.identify(request(), STRANGER)
+    assert isinstance(challenge, Challenge)
+    return challenge.values
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_trunk_is_known_by_its_address_whatever_it_asks(method: str) -> None:
+    for unknown in ("drop", "challenge", "forbid"):
+        gate = gatekeeper(unknown)  # type: ignore[arg-type]
+        assert gate.identify(request(method=method), flow_from(CARRIER_ADDRESS)) == Known(CARRIER)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stranger_gets_not_a_byte_where_strangers_are_dropped(method: str) -> None:
+    assert gatekeeper("drop").identify(request(method=method), STRANGER) == Ignore()
+
+
+@pytest.mark.parametrize("unknown", ["challenge", "forbid"])
+@pytest.mark.parametrize("method", ["ACK", "CANCEL"])
+def test_ack_and_cancel_of_a_stranger_are_never_answered(unknown: gates.UnknownPolicy, method: str) -> None:
+    assert gatekeeper(unknown).identify(request(method=method), STRANGER) == Ignore()
+
+
+@pytest.mark.parametrize("method", ["INVITE", "OPTIONS", "REGISTER"])
+def test_stranger_is_told_where_strangers_are_forbidden(method: str) -> None:
+    assert gatekeeper("forbid").identify(request(method=method), STRANGER) == Refuse(403)
+
+
+@pytest.mark.parametrize("method", ["INVITE", "OPTIONS"])
+def test_stranger_is_asked_who_it_is(method: str) -> None:
+    challenge = gatekeeper().identify(request(method=method), STRANGER)
+    assert isinstance(challenge, Challenge)
+    assert all("nonce=" in value and 'realm="rtc_server"' in value for value in challenge.values)
+
+
+def test_stranger_cannot_register() -> None:
+    assert gatekeeper().identify(request(method="REGISTER"), STRANGER) == Refuse(403)
+
+
+def test_trunk_is_known_by_its_digest() -> None:
+    gate = gatekeeper()
+    for value in challenged(gate):
+        asked = request(authorization([value], "open sesame"))
+        assert gate.identify(asked, STRANGER) == Known(BRANCH)
+
+
+def test_digest_is_not_looked_at_where_strangers_are_dropped() -> None:
+    asked = request(authorization(challenged(gatekeeper()), "open sesame"))
+    assert gatekeeper("drop").identify(asked, STRANGER) == Ignore()
+
+
+@pytest.mark.parametrize(("username", "password"), [("branch", "wrong"), ("nobody", "open sesame"), ("carrier", "")])
+def test_wrong_digest_is_refused(username: str, password: str) -> None:
+    gate = gatekeeper()
+    asked = request(authorization(challenged(gate), password, username))
+    assert gate.identify(asked, STRANGER) == Refuse(403)
+
+
+def test_old_nonce_is_stale_and_not_a_failure() -> None:
+    clock = Clock()
+    gate = gatekeeper(clock=clock)
+    asked = request(authorization(challenged(gate), "open sesame"))
+    clock.now_s += 86_400
+    for _ in range(20):
+        challenge = gate.identify(asked, STRANGER)
+        assert isinstance(challenge, Challenge)
+        assert "stale=true" in challenge.values[0].lower()
+        clock.now_s += 1
+    assert gate.identify(request(authorization(challenge.values, "open sesame")), STRANGER) == Known(BRANCH)
+
+
+def test_digest_of_another_realm_is_challenged() -> None:
+    foreign = 'Digest realm="elsewhere", nonce="abc", algorithm=MD5, qop="auth"'
+    gate = gatekeeper()
+    assert isinstance(gate.identify(request(authorization([foreign], "open sesame")), STRANGER), Challenge | Refuse)
+
+
+@pytest.mark.parametrize("value", ["", "Digest", "Basic YTpi", "Digest nonce=", 'Digest username="branch"', "é"])
+def test_malformed_credentials_let_nobody_in(value: str) -> None:
+    identity = gatekeeper().identify(request(f"Authorization: {value}"), STRANGER)
+    assert isinstance(identity, Challenge | Refuse)
+
+
+def test_source_that_guesses_passwords_has_to_wait() -> None:
+    clock = Clock()
+    gate = gatekeeper(clock=clock)
+    values = challenged(gate)
+    for number in range(sources.FAILURES_FREE + 1):
+        assert gate.identify(request(authorization(values, f"guess {number}")), STRANGER) == Refuse(403)
+    right = request(authorization(values, "open sesame"))
+    assert gate.identify(right, STRANGER) == Ignore()
+    assert gate.identify(right, flow_from("198.51.100.8")) == Known(BRANCH)
+    clock.now_s += sources.FIRST_BACKOFF_S
+    assert gate.identify(request(authorization(challenged(gate), "open sesame")), STRANGER) == Known(BRANCH)
+
+
+def test_flood_of_one_source_is_not_answered_and_leaves_others_alone() -> None:
+    gate = gatekeeper()
+    answered = sum(gate.identify(request(), STRANGER) != Ignore() for _ in range(500))
+    assert answered == sources.REQUESTS_AT_ONCE
+    assert isinstance(gate.identify(request(), flow_from("198.51.100.8")), Challenge)
+    assert gate.identify(request(), flow_from(CARRIER_ADDRESS)) == Known(CARRIER)
+
+
+def test_flood_from_everywhere_is_answered_so_much_and_no_more() -> None:
+    gate = gatekeeper("forbid")
+    asked = request()
+    flows = [flow_from(f"10.1.{number >> 8}.{number & 255}") for number in range(2000)]
+    answered = sum(gate.identify(asked, flow) == Refuse(403) for flow in flows)
+    assert answered == gates.ANSWERS_AT_ONCE
+    assert gate.identify(asked, flow_from(CARRIER_ADDRESS)) == Known(CARRIER)
+
+
+def test_flood_of_a_trunk_has_a_limit_too() -> None:
+    gate = gatekeeper()
+    asked = request()
+    known = sum(gate.identify(asked, flow_from(CARRIER_ADDRESS)) == Known(CARRIER) for _ in range(1000))
+    assert known == gates.TRUNK_REQUESTS_AT_ONCE
+
+
+def test_what_cannot_be_read_is_answered_to_a_trunk_and_sparingly_to_strangers() -> None:
+    assert gatekeeper("drop").may_refuse(flow_from(CARRIER_ADDRESS))
+    assert not gatekeeper("drop").may_refuse(STRANGER)
+    gate = gatekeeper("challenge")
+    assert sum(gate.may_refuse(STRANGER) for _ in range(500)) == sources.REQUESTS_AT_ONCE
+    assert gate.identify(request(), STRANGER) == Ignore()

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtc_server.transports.sip.trunk.webhook import (
+    MAX_ANSWER_BYTES,
+    SIGNATURE_HEADER,
+    Accept,
+    IncomingCall,
+    Reject,
+    Webhook,
+    WebhookError,
+    read_decision,
+)
+
+SECRET = "a secret of the two of us"
+NOW_S = 1_700_000_000.9
+CALL = IncomingCall("call-1", "carrier", "+15550100", "+15550199", {"X-Account": "7"})
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Start = Callable[..., Awaitable[Webhook]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts an application with this handler, and the webhook that asks it."""
+    servers: list[TestServer] = []
+    webhooks: list[Webhook] = []
+
+    async def start(handler: Handler, **options: Any) -> Webhook:
+        app = web.Application()
+        app.router.add_post("/calls", handler)
+        server = TestServer(app)
+        await server.start_server()
+        servers.append(server)
+        webhook = Webhook(str(server.make_url("/calls")), SECRET, wall_clock=lambda: NOW_S, **options)
+        webhooks.append(webhook)
+        return webhook
+
+    yield start
+    for webhook in webhooks:
+        await webhook.close()
+    for server in servers:
+        await server.close()
+
+
+def answering(content: Any) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response(content)
+
+    return handler
+
+
+async def test_application_takes_a_call_as_somebody(start: Start) -> None:
+    webhook = await start(answering({"action": "accept", "persona": "You are Ann.", "voice": "NATF1", "more": [1]}))
+    assert await webhook.decide(CALL) == Accept("You are Ann.", "NATF1")
+
+
+async def test_application_rejects_a_call_with_its_status(start: Start) -> None:
+    webhook = await start(answering({"action": "reject", "status": 486}))
+    assert await webhook.decide(CALL) == Reject(486)
+
+
+async def test_question_says_who_calls_and_is_signed(start: Start) -> None:
+    seen: list[tuple[str, bytes]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append((request.headers[SIGNATURE_HEADER], await request.read()))
+        return web.json_response({"action": "accept"})
+
+    assert await (await start(handler)).decide(CALL) == Accept()
+    ((signature, body),) = seen
+    assert json.loads(body) == {
+        "call_id": "call-1",
+        "trunk": "carrier",
+        "from": "+15550100",
+        "to": "+15550199",
+        "headers": {"X-Account": "7"},
+    }
+    expected = hmac.new(SECRET.encode(), b"1700000000." + body, hashlib.sha256).hexdigest()
+    assert signature == f"t=1700000000,v1={expected}"
+
+
+@pytest.mark.parametrize(("on_failure", "decision"), [("accept", Accept()), ("reject", Reject(480))])
+async def test_silence_of_the_application_is_decided_by_the_setting(
+    start: Start, on_failure: str, decision: Accept | Reject
+) -> None:
+    asked = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    webhook = await start(handler, timeout_s=0.1, on_failure=on_failure)
+    assert await webhook.decide(CALL) == decision
+    assert asked.is_set()
+
+
+async def test_answer_that_drips_is_cut_off_in_time(start: Start) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(1000):
+            await response.write(b" ")
+            await asyncio.sleep(0.01)
+        return response
+
+    webhook = await start(handler, timeout_s=0.1)
+    assert await asyncio.wait_for(webhook.decide(CALL), 5) == Reject(480)
+
+
+async def test_answer_without_an_end_is_not_kept(start: Start) -> None:
+    sent = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(2000):
+            await response.write(b" " * 65_536)
+            sent += 65_536
+        return response
+
+    assert await (await start(handler)).decide(CALL) == Reject(480)
+    assert sent < 100 * MAX_ANSWER_BYTES
+
+
+@pytest.mark.parametrize("status", [201, 302, 404, 500])
+async def test_any_status_but_200_is_a_failure(start: Start, status: int) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"action": "accept"}, status=status, headers={"Location": "/calls"})
+
+    assert await (await start(handler)).decide(CALL) == Reject(480)
+
+
+async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) -> None:
+    webhook = Webhook(f"http://127.0.0.1:{unused_tcp_port}/calls", SECRET, on_failure="accept")
+    assert await webhook.decide(CALL) == Accept()
+    await webhook.close()
+    assert await webhook.decide(CALL) == Accept()
+    await webhook.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"accept",
+        b"[]",
+        b"{}",
+        b'{"action": "answer"}',
+        b'{"action": ["accept"]}',
+        b'{"action": "reject", "status": 200}',
+        b'{"action": "reject", "status": "486"}',
+        b'{"action": "reject", "status": true}',
+        b'{"action": "accept", "persona": 7}',
+        b'{"action": "accept", "persona": "\\ud800"}',
+        b'{"action": "accept", "voice": "' + b"v" * 257 + b'"}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b"9" * 10_000,
+    ],
+)
+def test_malformed_answer_is_no_decision(content: bytes) -> None:
+    with pytest.raises(WebhookError):
+        read_decision(content)
+
+
+_JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["action", "persona", "voice", "status"]), _JSON | st.sampled_from(["accept", "reject"])
+    )
+)
+def test_any_object_is_a_decision_or_a_webhook_error(answer: dict[str, Any]) -> None:
+    try:
+        decision = read_decision(json.dumps(answer).encode())
+    except WebhookError:
+        return
+    assert isinstance(decision, Accept if answer["action"] == "accept" else Reject)
