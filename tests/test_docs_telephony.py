@@ -117,8 +117,12 @@ def test_every_command_of_ours_can_be_given(command: str) -> None:
 
 
 def test_flags_that_are_named_exist() -> None:
-    options = cli._parser().format_help()
-    assert not [flag for flag in re.findall(r"`(--[a-z-]+)", PAGE) if flag not in options and flag != "--config"]
+    options, flags = (
+        (ROOT / "rtc_server" / "cli.py").read_text(encoding="utf-8"),
+        set(re.findall(r"--[a-z-]{3,}", PAGE)),
+    )
+    assert len(flags) > 5
+    assert not [flag for flag in flags if f'"{flag}"' not in options]
 
 
 # ---- the API ---------------------------------------------------------------------------------------------------------
@@ -158,11 +162,10 @@ async def test_program_that_dials_prints_what_happens(
         await site.until(lambda: bool(site.phone.count("INVITE")))
         site.phone.answer(180)
         call = site.world.call
-        call.feed.tell("text", text="Hello")
         await site.until(lambda: bool(call.feed._subscriptions))
         site.phone.answer(486)
         await asyncio.wait_for(running, 5)
-    assert capsys.readouterr().out.splitlines() == [
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")] == [
         "{'type': 'ringing'}",
         "{'type': 'ended', 'reason': 'busy', 'detail': '486'}",
     ]
@@ -208,7 +211,7 @@ def test_question_of_the_webhook_is_shown_as_it_is() -> None:
 
 
 def test_figures_are_those_of_the_code() -> None:
-    settings = CallSettings()
+    settings, text = CallSettings(), " ".join(PAGE.split())
     for sentence in (
         f"1000 ports are {1000 // 2} calls",
         f"up to {MAX_METADATA} names and values of {MAX_VALUE_CHARS} characters",
@@ -224,7 +227,7 @@ def test_figures_are_those_of_the_code() -> None:
         f"{REQUESTS_PER_S:g} a second for each address; after {FAILURES_FREE} wrong",
         f"| {TRUNK_REQUESTS_PER_S:g} a second |",
     ):
-        assert sentence in PAGE, sentence
+        assert sentence in text, sentence
     assert "REGISTER" not in METHODS
 
 

@@ -61,15 +61,17 @@ def send(message: str, retransmit: bool = True) -> str:
     return f"<send{' retrans=' + chr(34) + '500' + chr(34) if retransmit else ''}><![CDATA[\n{message}\n]]></send>"
 
 
-def invite(body: str = "") -> str:
+def invite(body: str = "", transaction: str = "") -> str:
     head = f"INVITE {_URI} SIP/2.0\n{_OURS}\nTo: <{_URI}>\nCSeq: 1 INVITE\n"
-    return send(head + (body or sdp()))
+    return send(head + (body or sdp()), begins=transaction)
 
 
-def in_dialog(method: str, number: int, body: str = _EMPTY) -> str:
+def in_dialog(method: str, number: int, body: str = _EMPTY, transaction: str = "") -> str:
     """A request behind the 2xx, to the Contact that it brought."""
     head = f"{method} [next_url] SIP/2.0\n{_OURS}\n[routes]\nTo: <{_URI}>[peer_tag_param]\nCSeq: {number} {method}\n"
-    return send(head + body, retransmit=method != "ACK")
+    if method == "ACK":
+        return send(head + body, retransmit=False, acknowledges=transaction)
+    return send(head + body, begins=transaction)
 
 
 def ack_refusal() -> str:
@@ -85,11 +87,15 @@ def probe() -> str:
     return send(f"OPTIONS {_URI} SIP/2.0\n{_OURS}\nTo: <{_URI}>\nCSeq: 1 OPTIONS\n{_EMPTY}")
 
 
-def expect(*statuses: int, optional: bool = False) -> str:
-    """Responses, in this order. What a 2xx says of the way is kept for `in_dialog`."""
+def expect(*statuses: int, optional: bool = False, transaction: str = "") -> str:
+    """Responses, in this order. What a 2xx says of the way is kept for `in_dialog`.
+
+    Without the name of a transaction SIPp takes any response of that status, such as a late 2xx to the INVITE for that to a BYE.
+    """
     return "".join(
         f'<recv response="{status}"'
         + (' optional="true"' if optional else "")
+        + (f' response_txn="{transaction}"' if transaction else "")
         + (' rrs="true"' if 200 <= status < 300 else "")
         + "/>"
         for status in statuses
@@ -138,14 +144,14 @@ _RINGING = expect(100, 180, 183, optional=True)
 def call(talk_ms: int = 1000, during: str = "") -> str:
     """A call that is answered, and hung up by us after `talk_ms`."""
     return (
-        invite()
-        + _RINGING
-        + expect(200)
-        + in_dialog("ACK", 1)
+        invite(transaction="invite")
+        + expect(100, 180, 183, optional=True, transaction="invite")
+        + expect(200, transaction="invite")
+        + in_dialog("ACK", 1, transaction="invite")
         + talk()
         + (during or pause(talk_ms))
-        + in_dialog("BYE", 9)
-        + expect(200)
+        + in_dialog("BYE", 9, transaction="bye")
+        + expect(200, transaction="bye")
     )
 
 

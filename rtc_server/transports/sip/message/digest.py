@@ -49,7 +49,8 @@ class Challenger:
     Args:
         clock: monotonic seconds.
         secret: of the nonces.
-        algorithms: what is offered, best first. There are phones that give up when they see one they do not know.
+        algorithms: what is offered, best first. baresip 1.0 gives up when it sees SHA-256 at all, and SIPp 3.6 looks at
+            the first one only and knows MD5: for such peers it must be ``("MD5",)``.
     """
 
     def __init__(
@@ -71,7 +72,8 @@ class Challenger:
         """Whether an Authorization value proves who sent a request.
 
         Args:
-            uri: of the request. The digest must be for the same user part; a proxy may have changed the host.
+            uri: of the request. The digest may name the server only, as SIPp's does, but no other user than the request
+                does; a proxy may have changed the host.
             password_of: None for a user that there is not.
         """
         try:
@@ -81,7 +83,7 @@ class Challenger:
         if params.get("realm") != self._realm:
             return Verdict(Outcome.OTHER_REALM)
         algorithm = params.get("algorithm", "MD5")
-        if algorithm.lower() not in (known.lower() for known in self._algorithms) or not _same_user(params["uri"], uri):
+        if algorithm.lower() not in (known.lower() for known in self._algorithms) or not _is_meant(params["uri"], uri):
             return Verdict(Outcome.MALFORMED)
         password = password_of(params["username"])
         # A user that there is not takes as long as a wrong password.
@@ -169,11 +171,11 @@ def _credentials(authorization: str) -> AuthParams:
     return params
 
 
-def _same_user(digest_uri: str, request_uri: str) -> bool:
+def _is_meant(digest_uri: str, request_uri: str) -> bool:
     if digest_uri == request_uri:
         return True
     try:
-        return SipUri.parse(digest_uri).user == SipUri.parse(request_uri).user
+        return SipUri.parse(digest_uri).user in (None, SipUri.parse(request_uri).user)
     except ValueError:
         return False
 

@@ -178,6 +178,7 @@ def test_answer_is_for_one_method() -> None:
 def test_answer_is_for_one_number_but_a_proxy_may_change_the_host() -> None:
     server = challenger()
     assert check(server, answer(server.challenge(), uri="sip:agent@pbx.example;user=phone")) is Outcome.OK
+    assert check(server, answer(server.challenge(), uri="sip:203.0.113.50:5060")) is Outcome.OK
     assert check(server, answer(server.challenge(), uri="sip:+1900@203.0.113.50")) is Outcome.MALFORMED
     assert check(server, answer(server.challenge(), uri="not a uri")) is Outcome.MALFORMED
 

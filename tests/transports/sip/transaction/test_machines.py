@@ -100,6 +100,7 @@ class TwoEnds(RuleBasedStateMachine):
         self.asked: dict[str, Asked] = {}
         self.served: dict[tuple[str, str], list[Served]] = {}
         self.said: dict[str, set[int]] = {}
+        self.prompt: int | None = None
         self.ends = [self._end(side) for side in (0, 1)]
 
     def _end(self, side: int) -> Transactions:
@@ -183,16 +184,21 @@ class TwoEnds(RuleBasedStateMachine):
             for _ in range(1 if datagram.way.reliable else times):
                 self._deliver(datagram)
 
-    @rule(deaf=st.none() | SIDES, steps=st.sampled_from([2, 20, 100, 340]))
-    def go_well(self, deaf: int | None, steps: int) -> None:
-        """Everything arrives after a tenth of a second; or no datagram to one side does."""
+    @rule(deaf=st.none() | SIDES, steps=st.sampled_from([2, 20, 100, 340]), prompt=st.none() | STATUSES)
+    def go_well(self, deaf: int | None, steps: int, prompt: int | None) -> None:
+        """Everything arrives after a tenth of a second; or no datagram to one side does.
+
+        `prompt`: how new requests are answered meanwhile.
+        """
         self.broken.clear()
+        self.prompt = prompt
         for _ in range(steps):
             self.time.advance(0.1)
             arriving, self.network = self.network, []
             for datagram in arriving:
                 if datagram.way.reliable or deaf is None or datagram.way.remote != ADDRESSES[deaf]:
                     self._deliver(datagram)
+        self.prompt = None
 
     @rule(delay_s=DELAYS_S)
     def go_badly(self, delay_s: float) -> None:
@@ -284,6 +290,8 @@ class TwoEnds(RuleBasedStateMachine):
         transaction.on_failure = on_failure
         if isinstance(transaction, InviteServerTransaction):
             transaction.on_cancel = on_cancel
+        if self.prompt is not None:
+            self._respond(served, self.prompt)
 
     def _on_ack(self, ack: Request, way: Flow) -> None:
         for served in self.served.get((ack.headers.get("Call-ID") or "", "INVITE"), ()):
