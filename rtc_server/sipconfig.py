@@ -85,7 +85,13 @@ def build_tls(sip: SipSettings) -> TlsSettings:
 
 
 def build_gatekeeper(sip: SipSettings, trunks: Trunks) -> Gatekeeper:
-    return Gatekeeper(trunks, unknown=sip.unknown_policy, realm=sip.realm, secret=secrets.token_bytes(32))
+    return Gatekeeper(
+        trunks,
+        unknown=sip.unknown_policy,
+        realm=sip.realm,
+        secret=secrets.token_bytes(32),
+        algorithms=sip.digest_algorithms,
+    )
 
 
 def build_webhook(sip: SipSettings) -> Webhook | None:

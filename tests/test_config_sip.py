@@ -110,6 +110,8 @@ def test_trunk_with_everything(tmp_path: Path) -> None:
         ({"sip_rtp_ports": "20999-20000"}, "the lower one first"),
         ({"sip_rtp_ports": "1-65535"}, "from 1024"),
         ({"sip_session_expires_s": 60}, "session_expires_s=60"),
+        ({"sip_digest_algorithms": "MD4"}, "'MD4' is unknown"),
+        ({"sip_digest_algorithms": ""}, "digest_algorithms"),
         ({"sip_webhook_timeout_s": 4}, "webhook_timeout_s=4"),
         ({"sip_webhook_url": "example.org/calls"}, "https://example.org/calls"),
         ({"sip_webhook_url": "https://example.org/calls"}, "RTC_SIP_WEBHOOK_SECRET"),

@@ -32,6 +32,8 @@ Transport = Literal["udp", "tcp", "tls"]
 Codec = Literal["opus", "G722", "PCMU", "PCMA"]
 CODECS: tuple[Codec, ...] = ("opus", "G722", "PCMU", "PCMA")
 
+DIGEST_ALGORITHMS = ("SHA-256", "MD5")
+
 MAX_WEBHOOK_S = 3.0
 """A caller hears nothing before the webhook has answered."""
 MIN_SECRET_CHARS = 16
@@ -202,6 +204,9 @@ class SipSettings(Section):
     """UDP ports for audio; a call has two of them."""
     realm: str = Field(default="rtc_server", pattern=r'^[^"\\\x00-\x1f\x7f]{1,64}$')
     """What a digest is asked for in the name of."""
+    digest_algorithms: Annotated[CommaSeparated, Field(min_length=1)] = ("MD5",)
+    """What a digest may be made with, best first: ``SHA-256``, ``MD5``. Many phones give up where SHA-256 is named at all,
+    or look at what stands first alone; with a password over TLS, MD5 is no weaker than the connection."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None
@@ -244,6 +249,14 @@ class SipSettings(Section):
                 raise ValueError(f"{match[3]} is no port")
         if len(set(value)) != len(value):
             raise ValueError("something is named twice")
+        return value
+
+    @field_validator("digest_algorithms")
+    @classmethod
+    def _known_algorithms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in DIGEST_ALGORITHMS:
+                raise ValueError(f"{name!r} is unknown; there are {', '.join(DIGEST_ALGORITHMS)}")
         return value
 
     @field_validator("advertise_ip")

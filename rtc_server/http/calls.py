@@ -186,8 +186,8 @@ class PhoneCalls:
         }
 
     def _introduced(self, event: FeedEvent) -> FeedEvent:
-        """Of a call that begins to ring, who listens to all calls hears what it is."""
-        call = self._agent.calls.get(event.get("call_id", "")) if event["type"] == "ringing" else None
+        """Who listens to all calls hears of each what it is, and in the end how it went."""
+        call = self._agent.calls.get(event["call_id"]) if event["type"] in ("ringing", "ended") else None
         return event if call is None else {**event, "call": self._described(call)}
 
 

@@ -133,11 +133,21 @@ async def test_events_of_all_calls_go_on_and_introduce_what_comes_in(site: Phone
         assert answered == {"call_id": ringing["call_id"], "type": "answered"}
         site.phone.send("BYE")
         await site.world.settle()
-        assert (await socket.receive_json())["type"] == "ended"
+        ended = await socket.receive_json()
+        assert (ended["type"], ended["call"]["end_reason"]) == ("ended", "peer_closed")
         await site.world.ringing(site.world.phone())
         again = await socket.receive_json()
         assert again["type"] == "ringing"
         assert again["call_id"] != ringing["call_id"]
+
+
+async def test_slow_reader_of_all_calls_is_told_that_events_were_dropped(site: PhoneSite) -> None:
+    async with site.client.ws_connect("/v1/calls/events") as socket:
+        await site.dial()
+        for _ in range(300):
+            site.world.call.feed.tell("text")
+        assert (await socket.receive_json())["type"] == "dropped"
+        assert (await socket.receive_json())["type"] == "text"
 
 
 async def test_key_may_stand_in_the_query_as_with_other_sockets() -> None:

@@ -57,8 +57,12 @@ def sdp(direction: str = "sendrecv", version: int = 1, port: str = "rtpstream_au
 # ---- What callers do -------------------------------------------------------------------------------------------------
 
 
-def send(message: str, retransmit: bool = True) -> str:
-    return f"<send{' retrans=' + chr(34) + '500' + chr(34) if retransmit else ''}><![CDATA[\n{message}\n]]></send>"
+def send(message: str, retransmit: bool = True, begins: str = "", acknowledges: str = "") -> str:
+    """`begins`, `acknowledges`: the name of a transaction, see `expect`."""
+    words = ' retrans="500"' if retransmit else ""
+    words += f' start_txn="{begins}"' if begins else ""
+    words += f' ack_txn="{acknowledges}"' if acknowledges else ""
+    return f"<send{words}><![CDATA[\n{message}\n]]></send>"
 
 
 def invite(body: str = "", transaction: str = "") -> str:
@@ -90,7 +94,7 @@ def probe() -> str:
 def expect(*statuses: int, optional: bool = False, transaction: str = "") -> str:
     """Responses, in this order. What a 2xx says of the way is kept for `in_dialog`.
 
-    Without the name of a transaction SIPp takes any response of that status, such as a late 2xx to the INVITE for that to a BYE.
+    Without a transaction SIPp takes any response of that status: a late 2xx to the INVITE for that to a BYE.
     """
     return "".join(
         f'<recv response="{status}"'

@@ -66,6 +66,8 @@ class SipLeg:
         self._started_s = self._proved_s = clock()
         self._ended_s: float | None = None
         self._answered = False
+        self._held = False
+        """The other end has put a call on hold that was on. What it plays meanwhile is music, for nobody in particular."""
         self._agreed: AgreedMedia | None = None
         self._latch = Latch()
         self._contexts = SrtpContexts()
@@ -94,6 +96,7 @@ class SipLeg:
         was_silent = not self.expects_audio
         self._rtp.negotiated(agreed.audio, agreed.telephone_event, agreed.ptime_ms)
         self._agreed = agreed
+        self._held = self._answered and not agreed.sends_audio
         self._rtp.start(*self._contexts.of(agreed.srtp))
         self._latch.negotiated(
             self._clock(),
@@ -135,7 +138,7 @@ class SipLeg:
 
     @property
     def expects_audio(self) -> bool:
-        return self._agreed is not None and self._agreed.expects_audio
+        return self._agreed is not None and self._agreed.expects_audio and not self._held
 
     @property
     def last_audio_s(self) -> float:
@@ -156,8 +159,11 @@ class SipLeg:
         return False
 
     def take(self, now: float) -> FloatFrame:
-        """Silence while an answer is still to come (RFC 3264: it may come with the ACK)."""
-        return np.zeros(FRAME_SAMPLES, np.float32) if self._agreed is None else self._rtp.jitter_buffer.take(now)
+        """Silence on hold, and while an answer is still to come (RFC 3264: it may come with the ACK)."""
+        if self._agreed is None:
+            return np.zeros(FRAME_SAMPLES, np.float32)
+        frame = self._rtp.jitter_buffer.take(now)
+        return np.zeros_like(frame) if self._held else frame
 
     def skip(self, frames: int) -> int:
         if self._agreed is not None:

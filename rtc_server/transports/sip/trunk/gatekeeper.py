@@ -8,7 +8,7 @@ they cannot answer (section 22.1).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,6 +68,7 @@ class Gatekeeper:
         unknown: what a stranger's INVITE or OPTIONS gets. Digests are looked at with ``challenge`` only.
         clock: monotonic seconds.
         secret: of nonces.
+        algorithms: what a digest may be made with, best first.
     """
 
     def __init__(
@@ -77,11 +78,12 @@ class Gatekeeper:
         unknown: UnknownPolicy = "drop",
         realm: str = "rtc_server",
         secret: bytes,
+        algorithms: Sequence[str] = ("MD5",),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trunks = trunks
         self._unknown = unknown
-        self._challenger = Challenger(realm, clock, secret)
+        self._challenger = Challenger(realm, clock, secret, algorithms)
         self._clock = clock
         self._trunk_limits = {trunk.name: RateLimit(TRUNK_REQUESTS_PER_S, TRUNK_REQUESTS_AT_ONCE) for trunk in trunks}
         self._sources = Sources()

@@ -131,6 +131,25 @@ def test_on_hold_without_direction_nothing_at_all_is_sent() -> None:
     assert (len(home.wire.rtp), len(home.wire.rtcp)) == (10, reports)
 
 
+def test_music_that_plays_on_hold_is_not_for_the_agent() -> None:
+    home = Home()
+    phone = Phone(home)
+    home.leg.agree(HELD)
+    assert not home.leg.expects_audio
+    phone.say(50)
+    assert {level(frame) for frame in home.frames} == {0.0}
+    home.leg.agree(PLAIN)
+    phone.say(20)
+    assert level(home.frames[-1]) == pytest.approx(LOUD, rel=0.1)
+
+
+def test_who_only_ever_talks_is_heard() -> None:
+    home = Home(HELD)
+    Phone(home).say(50)
+    assert home.leg.expects_audio
+    assert level(home.frames[-1]) == pytest.approx(LOUD, rel=0.1)
+
+
 def test_resume_on_another_port_is_sent_there() -> None:
     home, other = Home(), ("203.0.113.9", 22_222)
     Phone(home).say(10)

@@ -45,6 +45,11 @@ def challenged(gate: Gatekeeper) -> tuple[str, ...]:
     return challenge.values
 
 
+def test_a_challenge_for_each_algorithm_best_first() -> None:
+    gate = Gatekeeper(TRUNKS, unknown="challenge", secret=b"0" * 32, algorithms=("SHA-256", "MD5"))
+    assert ["SHA-256" in value for value in challenged(gate)] == [True, False]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_trunk_is_known_by_its_address_whatever_it_asks(method: str) -> None:
     for unknown in ("drop", "challenge", "forbid"):

@@ -24,7 +24,7 @@ from rtc_server.transports.sip.message.headers import (
 )
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
 from tests.transports.sip.message.messages import BODY, message
-from tests.transports.sip.message.test_sip_torture import WIDE
+from tests.transports.sip.message.test_torture import WIDE
 
 PARSERS: list[Callable[[str], object]] = [
     *(CSeq.parse, NameAddr.parse, RAck.parse, Reason.parse, SessionExpires.parse, SipUri.parse, Via.parse),
