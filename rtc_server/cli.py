@@ -85,7 +85,7 @@ def _add_turn(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sip(parser: argparse.ArgumentParser) -> None:
-    sip = parser.add_argument_group("phone calls (trunks and numbers stand in the settings file, see docs/telephony.md)")
+    sip = parser.add_argument_group("phone calls (trunks and numbers stand in the settings file: docs/telephony.md)")
     sip.add_argument("--sip-listen", metavar="PLACE", action="append", help="udp:0.0.0.0:5060, tcp:..., tls:... (off)")
     sip.add_argument("--sip-advertise-ip", metavar="IP", help="this machine's address as trunks see it")
     sip.add_argument("--sip-rtp-ports", metavar="A-B", help="UDP ports of calls, two for each (default 20000-20999)")

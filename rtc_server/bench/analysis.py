@@ -5,7 +5,8 @@ Definitions:
 mouth to ear
     From the capture of a burst's first sample to the earliest time at which that sample of the echo could be played:
     the arrival of its packet plus its place in the packet. An ideal client without jitter buffer or sound card.
-    Contains the 20 ms of packetisation and the look-ahead of both codecs (about 13 ms). A burst is *missed* when its
+    Contains the 20 ms of packetisation and what the codecs take at both ends: the look-ahead of Opus, about 13 ms in
+    all, or for G.711 four resamplers of 4 ms, two of which are the load client's. A burst is *missed* when its
     echo did not come within 6 s, or came so damaged (a hole in its middle) that the matched filter does not know it.
 lateness
     Arrival of a packet behind the stream's own RTP timeline, which is laid through the earliest packet of the call.
@@ -23,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server.bench.signals import BURST_SAMPLES, PACKET_S, SAMPLE_RATE, Samples, bursts
+from rtc_server.media.audioformat import OPUS_CLOCK_HZ
 
-RTP_CLOCK_HZ = 48_000
 SEARCH_S = 6.0
 """An echo later than this counts as missed."""
 SHORT_SEARCH_S = 1.0
@@ -41,7 +42,7 @@ class ReceivedPacket(NamedTuple):
     sequence: int
     """16 bit, as on the wire."""
     timestamp: int
-    """32 bit, 48 kHz, as on the wire."""
+    """32 bit, on the codec's clock, as on the wire."""
     arrival_s: float
     payload: bytes
 
@@ -54,12 +55,12 @@ def unwrap(values: Sequence[int], bits: int) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(steps)]) if raw.size else raw
 
 
-def lateness_ms(packets: Sequence[ReceivedPacket]) -> Array:
-    """Per packet, in order of arrival; the earliest one is 0."""
+def lateness_ms(packets: Sequence[ReceivedPacket], clock_hz: int = OPUS_CLOCK_HZ) -> Array:
+    """Per packet, in order of arrival; the earliest one is 0. `clock_hz` is that of the timestamps."""
     if not packets:
         return np.empty(0)
     arrival_s = np.array([packet.arrival_s for packet in packets])
-    offset_s = arrival_s - unwrap([packet.timestamp for packet in packets], 32) / RTP_CLOCK_HZ
+    offset_s = arrival_s - unwrap([packet.timestamp for packet in packets], 32) / clock_hz
     return np.asarray((offset_s - offset_s.min()) * 1e3)
 
 

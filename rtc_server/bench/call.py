@@ -1,8 +1,4 @@
-"""One light call: signalling, ICE, DTLS, packets of a voice going up, raw packets kept as they come down.
-
-Light means: no jitter buffer, no decoder, no task per packet. What comes is stored as it came off the socket and opened
-after the run, so that many calls fit beside each other on a core that is not the server's.
-"""
+"""One light call over WebRTC: signalling, ICE, DTLS, and the data channel for events."""
 
 from __future__ import annotations
 
@@ -18,13 +14,11 @@ from aiortc.rtcdatachannel import RTCDataChannelParameters
 from aiortc.rtcsctptransport import RTCSctpCapabilities
 from pylibsrtp import Error as SrtpError
 
-from rtc_server.bench.analysis import ReceivedPacket
-from rtc_server.bench.figures import Setup
 from rtc_server.bench.ice import CONSENT_EVERY_S, Address, ControllingIce
 from rtc_server.bench.impairment import Uplink
+from rtc_server.bench.lightcall import LightCall
 from rtc_server.bench.sdp import MAX_MESSAGE_BYTES, RemoteEnd, first_origin, make_offer, next_origin, read_answer
 from rtc_server.bench.signaling import Answer, Signaling
-from rtc_server.bench.signals import PACKET_S
 from rtc_server.bench.stream import OutgoingStream
 from rtc_server.bench.voice import Voice
 from rtc_server.errors import DtlsFailed, PeerError
@@ -32,11 +26,10 @@ from rtc_server.media import rtcp, rtp
 from rtc_server.transports.webrtc.contract import EventSctp, SecureTransport
 
 DTLS_TIMEOUT_S = 10.0
-FIRST_PACKET_TIMEOUT_S = 10.0
 EVENT_TIMEOUT_S = 10.0
 
 
-class Call:
+class Call(LightCall):
     """Not restartable. Loop thread only.
 
     Args:
@@ -49,16 +42,9 @@ class Call:
     def __init__(
         self, voice: Voice, uplink: Uplink | None = None, via: Address | None = None, red: bool = False
     ) -> None:
-        self.setup = Setup()
-        self.stream = OutgoingStream(voice)
-        self.uplink = uplink or Uplink()
-        self.events = 0
-        self.first_capture_s: float | None = None
-        """When the first sample of the first packet was captured."""
+        super().__init__(OutgoingStream(voice), uplink)
         self._via = via
         self._offers_red = red
-        self._raw: list[tuple[float, bytes]] = []
-        self._first_packet = asyncio.Event()
         self._consent_due_s = 0.0
         self._origin = first_origin()
         self._certificate: RTCCertificate | None = None
@@ -134,16 +120,6 @@ class Call:
         self._channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="events", ordered=True))
         self._channel.on("message", self._on_message)
 
-    async def first_packet(self) -> None:
-        """Wait for the agent's first packet.
-
-        Raises: PeerError when none comes.
-        """
-        try:
-            await asyncio.wait_for(self._first_packet.wait(), FIRST_PACKET_TIMEOUT_S)
-        except TimeoutError:
-            raise PeerError(f"connected, but no audio came within {FIRST_PACKET_TIMEOUT_S:g} s") from None
-
     async def event(self, kind: str, later_than: int = -1) -> dict[str, Any]:
         """The last event of a type, waited for if there is none with a `seq` above `later_than` yet.
 
@@ -186,48 +162,27 @@ class Call:
         """The microphone's next 20 ms, whose last sample was captured at `due_s`."""
         if self._ice is None or self._dtls is None or self._dtls.tx_srtp is None:
             return
-        if self.first_capture_s is None:
-            self.first_capture_s = due_s - PACKET_S
-        protected = self._dtls.tx_srtp.protect(self.stream.next_packet())
-        if not self.uplink.loses(due_s):
-            self._ice.send(protected)
+        packet = self.next_packet(due_s)
+        if packet is not None:
+            self._ice.send(self._dtls.tx_srtp.protect(packet))
         if due_s >= self._consent_due_s:
             self._consent_due_s = due_s + CONSENT_EVERY_S
             self._ice.refresh_consent()
 
-    def packets_sent_by(self, now: float) -> int:
-        """How many packets the microphone had filled at `now`."""
-        if self.first_capture_s is None:
-            return 0
-        return min(self.stream.sent, max(0, int((now - self.first_capture_s) / PACKET_S)))
-
-    def received(self) -> list[ReceivedPacket]:
-        """Everything that came since the last call, authenticated and decrypted, in order of arrival.
-
-        Packets that fail authentication, or are no RTP of the agreed payload type, are left out.
-        """
+    def _opened(self, datagram: bytes) -> rtp.RtpPacket | None:
         if self._dtls is None or self._dtls.rx_srtp is None or self._remote is None:
-            return []
-        unprotect = self._dtls.rx_srtp.unprotect
-        packets: list[ReceivedPacket] = []
-        for arrival_s, data in self._raw:
-            try:
-                packet = rtp.RtpPacket.parse(unprotect(data))
-            except (SrtpError, rtp.MalformedRtp):
-                continue
-            if packet.payload_type == self._remote.payload_type and packet.payload:
-                packets.append(ReceivedPacket(packet.sequence_number, packet.timestamp, arrival_s, packet.payload))
-        self._raw.clear()
-        return packets
+            return None
+        try:
+            packet = rtp.RtpPacket.parse(self._dtls.rx_srtp.unprotect(datagram))
+        except (SrtpError, rtp.MalformedRtp):
+            return None
+        return packet if packet.payload_type == self._remote.payload_type else None
 
     def _on_media(self, data: bytes, arrival_s: float) -> None:
         if rtp.is_rtcp(data):
             self._on_rtcp(data)
             return
-        if not self._raw:
-            self.setup.first_packet_s = self.setup.first_packet_s or arrival_s
-            self._first_packet.set()
-        self._raw.append((arrival_s, data))
+        self.keep(data, arrival_s)
 
     def _on_rtcp(self, data: bytes) -> None:
         if self._dtls is None or self._dtls.rx_srtp is None:

@@ -11,6 +11,7 @@ from rtc_server.bench import analysis
 from rtc_server.bench.analysis import Burst, Decode, Echo, ReceivedPacket
 from rtc_server.bench.procstat import Usage
 from rtc_server.bench.signals import PACKET_S
+from rtc_server.media.audioformat import OPUS_CLOCK_HZ
 
 Figures = dict[str, float | int | str | bool | None]
 
@@ -26,7 +27,8 @@ class Setup:
 
     posted_s: float = 0.0
     answered_s: float = 0.0
-    dtls_s: float = 0.0
+    dtls_s: float | None = None
+    """None where there is no DTLS."""
     first_packet_s: float = 0.0
 
 
@@ -63,16 +65,20 @@ def setup_figures(setups: Sequence[Setup]) -> Figures:
     return {
         "connects": len(setups),
         "answer_p50_ms": rounded(analysis.percentile([(s.answered_s - s.posted_s) * 1e3 for s in setups], 50)),
-        "dtls_p50_ms": rounded(analysis.percentile([(s.dtls_s - s.posted_s) * 1e3 for s in setups], 50)),
+        "dtls_p50_ms": rounded(analysis.percentile([(s.dtls_s - s.posted_s) * 1e3 for s in setups if s.dtls_s is not None], 50)),
         "connect_p50_ms": rounded(analysis.percentile([(s.first_packet_s - s.posted_s) * 1e3 for s in setups], 50)),
         "connect_max_ms": rounded(analysis.percentile([(s.first_packet_s - s.posted_s) * 1e3 for s in setups], 100)),
     }
 
 
-def packet_figures(records: Sequence[CallRecord], window: Window) -> Figures:
-    """Lateness, gaps and loss over all calls, of packets that arrived within the window."""
+def packet_figures(records: Sequence[CallRecord], window: Window, clock_hz: int = OPUS_CLOCK_HZ) -> Figures:
+    """Lateness, gaps and loss over all calls, of packets that arrived within the window.
+
+    Args:
+        clock_hz: of their timestamps.
+    """
     inside = [[p for p in r.packets if window.begin_s <= p.arrival_s < window.end_s] for r in records]
-    late_ms = [analysis.lateness_ms(packets) for packets in inside]
+    late_ms = [analysis.lateness_ms(packets, clock_hz) for packets in inside]
     pooled_ms = np.concatenate(late_ms) if late_ms else np.empty(0)
     gaps_ms = [analysis.received_gaps_ms(packets) for packets in inside if packets]
     expected = len(records) * window.length_s / PACKET_S

@@ -10,17 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import socket
-import struct
-import sys
-import time
 from collections.abc import Callable, Sequence
 
 from aioice import stun
 
+from rtc_server.bench.stampedsocket import Address, StampedSocket
 from rtc_server.errors import IceFailed
 
-Address = tuple[str, int]
 OnMedia = Callable[[bytes, float], None]
 
 PROBE_EVERY_S = 0.1
@@ -28,19 +24,15 @@ PROBE_STAGGER_S = 0.03
 CONSENT_EVERY_S = 2.5
 RETIRED_FOR_S = 1.0
 """After a restart the path before still hears for so long what was under way on it."""
-MAX_DATAGRAM_BYTES = 2048
 MAX_WAITING_DATAGRAMS = 256
 _PRIORITY = (126 << 24) | (65535 << 8) | 255  # RFC 8445 5.1.2.1: a host candidate, component 1
-_SO_TIMESTAMPNS = 35  # Linux, asm-generic/socket.h: not among the constants of the socket module
-_TIMESPEC = struct.Struct("@ll")
 
 
 class ControllingIce:
     """One call's connectivity. Loop thread only.
 
     Incoming DTLS waits in a queue of `MAX_WAITING_DATAGRAMS`; more is dropped and DTLS repeats it. `on_media` gets
-    SRTP and SRTCP datagrams with their arrival, as the kernel stamped it where it does so (Linux), so that the load
-    client's own scheduling does not count as the server's lateness.
+    SRTP and SRTCP datagrams with their arrival (`stampedsocket`).
     """
 
     role = "controlled"
@@ -156,8 +148,7 @@ class _Path:
         self.password = secrets.token_hex(12)
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._socket: socket.socket | None = None
-        self._stamped = False
+        self._socket: StampedSocket | None = None
         self._remote: Address | None = None
         self._remote_ufrag = ""
         self._remote_password = b""
@@ -167,7 +158,7 @@ class _Path:
 
     async def connect(self, ufrag: str, password: str, candidates: Sequence[Address], timeout_s: float) -> None:
         """Raises: IceFailed."""
-        self._open(socket.AF_INET6 if ":" in candidates[0][0] else socket.AF_INET)
+        self._open("::" if ":" in candidates[0][0] else "0.0.0.0")
         self._remote_ufrag, self._remote_password = ufrag, password.encode()
         deadline_s = self._loop.time() + timeout_s
         while not self._nominated.is_set():
@@ -236,56 +227,26 @@ class _Path:
         response.add_fingerprint()
         self._send_to(bytes(response), address)
 
-    def _open(self, family: int) -> None:
-        sock = self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        sock.setblocking(False)
-        sock.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", 0))
-        self._stamped = _ask_for_stamps(sock)
-        self._loop.add_reader(sock.fileno(), self._readable)
+    def _open(self, host: str) -> None:
+        self._socket = StampedSocket(host)
+        self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def _send_to(self, data: bytes, address: Address) -> None:
         if self._socket is not None:
-            # A full buffer, or an answer of the network to an earlier datagram: loss, to be seen in the figures.
+            # What is lost is to be seen in the figures.
             with contextlib.suppress(OSError):
-                self._socket.sendto(data, address)
+                self._socket.send(data, address)
 
     def _readable(self) -> None:
         if self._socket is None:
             return
         try:
-            if self._stamped:
-                data, ancillary, _, address = self._socket.recvmsg(MAX_DATAGRAM_BYTES, 64)
-                arrival_s = _arrival_s(ancillary)
-            else:
-                data, address = self._socket.recvfrom(MAX_DATAGRAM_BYTES)
-                arrival_s = time.monotonic()
+            data, source, arrival_s = self._socket.receive()
         except OSError:
             return
         if not data:
             return
         if data[0] < 4:  # RFC 7983: STUN
-            self._on_stun(data, (address[0], address[1]))
+            self._on_stun(data, source)
         else:
             self._owner.on_datagram(data, arrival_s)
-
-
-def _ask_for_stamps(sock: socket.socket) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    except OSError:
-        return False
-    return True
-
-
-def _arrival_s(ancillary: Sequence[tuple[int, int, bytes]]) -> float:
-    """The kernel's stamp (wall clock) on the scale of `time.monotonic()`."""
-    now_s = time.monotonic()
-    for level, kind, value in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
-            seconds: int
-            nanoseconds: int
-            seconds, nanoseconds = _TIMESPEC.unpack_from(value)
-            return now_s - max(0.0, time.time() - seconds - nanoseconds * 1e-9)
-    return now_s

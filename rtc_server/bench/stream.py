@@ -9,16 +9,21 @@ from rtc_server.bench.voice import Voice
 from rtc_server.media import red, rtcp, rtp
 
 TIMESTAMPS_PER_PACKET = 960
+"""On Opus' clock of 48 kHz."""
 
 
 class OutgoingStream:
     """What `voice` says, packet by packet; what the receiver's reports say of it goes back to the voice.
 
     Sequence number and timestamp begin anywhere, but not so high that they wrap within the first minutes.
+
+    Args:
+        timestamps_per_packet: 20 ms on the codec's clock.
     """
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, voice: Voice, timestamps_per_packet: int = TIMESTAMPS_PER_PACKET) -> None:
         self.voice = voice
+        self._timestamps_per_packet = timestamps_per_packet
         self.sent = 0
         """Packets."""
         self.lost = 0
@@ -40,7 +45,7 @@ class OutgoingStream:
         packet = rtp.write_packet(payload_type, self._sequence, self._timestamp, self.ssrc, payload)
         self.sent += 1
         self._sequence = (self._sequence + 1) & 0xFFFF
-        self._timestamp = (self._timestamp + TIMESTAMPS_PER_PACKET) & 0xFFFFFFFF
+        self._timestamp = (self._timestamp + self._timestamps_per_packet) & 0xFFFFFFFF
         return packet
 
     def _next_payload(self) -> tuple[int, bytes]:
@@ -48,7 +53,7 @@ class OutgoingStream:
         before, self._before = self._before, payload
         if self._red_payload_type is None:
             return self._payload_type, payload
-        copies = () if before is None else ((TIMESTAMPS_PER_PACKET, before),)
+        copies = () if before is None else ((self._timestamps_per_packet, before),)
         return self._red_payload_type, red.wrap(self._payload_type, payload, copies)
 
     def reported(self, packets: Iterable[rtcp.RtcpPacket]) -> None:

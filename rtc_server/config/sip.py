@@ -205,8 +205,8 @@ class SipSettings(Section):
     realm: str = Field(default="rtc_server", pattern=r'^[^"\\\x00-\x1f\x7f]{1,64}$')
     """What a digest is asked for in the name of."""
     digest_algorithms: Annotated[CommaSeparated, Field(min_length=1)] = ("MD5",)
-    """What a digest may be made with, best first: ``SHA-256``, ``MD5``. Many phones give up where SHA-256 is named at all,
-    or look at what stands first alone; with a password over TLS, MD5 is no weaker than the connection."""
+    """What a digest may be made with, best first: ``SHA-256``, ``MD5``. Many phones give up where SHA-256 is named at
+    all, or look at what stands first alone; over TLS nobody can overhear an MD5 digest."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None

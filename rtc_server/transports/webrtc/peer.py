@@ -19,12 +19,12 @@ from rtc_server.media.jitterbuffer import JitterBuffer
 from rtc_server.media.playout import Playout
 from rtc_server.session.leg import FloatFrame, Flushed, LegHandler, LegStats
 from rtc_server.transports.pacer import Pacer
+from rtc_server.transports.rtp.session import RtpSession
 from rtc_server.transports.webrtc.connection import Connection
 from rtc_server.transports.webrtc.datachannel import EventChannel
 from rtc_server.transports.webrtc.ice import Credentials
 from rtc_server.transports.webrtc.negotiation import answer_offer
 from rtc_server.transports.webrtc.offer import Fingerprint
-from rtc_server.transports.rtp.session import RtpSession
 from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated
 from rtc_server.transports.webrtc.tracks import AgentAudioTrack, UserAudioTrack
 from rtc_server.transports.webrtc.udp_mux import UdpMux

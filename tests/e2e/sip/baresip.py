@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.sip.ports import free_ports
+from tests.e2e.sip.sipserver import CALLEE
 
 ANSWER_WITHIN_S = 10.0
 _MODULES = Path("/usr/lib/baresip/modules")
@@ -103,7 +104,7 @@ class Baresip:
         assert heard == digits
 
     def heard(self) -> Path:
-        """What came in the newest call, whose end has closed the file."""
+        """What came in the newest call; whole when the phone is closed."""
         return max(self._directory.glob("dump-*-dec.wav"), key=lambda path: path.stat().st_mtime)
 
     def output(self) -> str:
@@ -168,7 +169,7 @@ async def running_baresip(
         control_port=control_port,
         directory=directory,
     )
-    account = f"<sip:bob@127.0.0.1:{sip_port}>;regint=0;audio_codecs={codecs};answermode=auto{line}\n"
+    account = f"<sip:{CALLEE}@127.0.0.1:{sip_port}>;regint=0;audio_codecs={codecs};answermode=auto{line}\n"
     _write_settings(directory, config, account)
     with (directory / "output").open("wb") as output:
         process = await asyncio.create_subprocess_exec(

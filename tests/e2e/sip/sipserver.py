@@ -23,6 +23,7 @@ from tests.transports.sip.network.authority import Authority
 
 ENGINE = "tests.e2e.sip.patientecho:PatientEcho"
 SLOTS = 32
+CALLEE = "+15550123"
 AT_ONCE, AFTER_1500_MS = "5550100", "5550115"
 USER, PASSWORD = "joe", "s3cret"
 GATE_USER, GATE_PASSWORD = "rtc", "0pensesame"
@@ -115,7 +116,7 @@ class SipServer:
         call_id: str = call["id"]
         return call_id
 
-    async def dial(self, to: str = "+15550123", trunk: str = "phones") -> str:
+    async def dial(self, to: str = CALLEE, trunk: str = "phones") -> str:
         """Call a phone; the id of the call."""
         call_id: str = (await self.post("", {"to": to, "trunk": trunk}))["id"]
         return call_id
@@ -166,6 +167,7 @@ class CallFeed:
                     self.past.append(event)
                     if event["type"] == kind:
                         return event
+                    assert event["type"] != "ended", f"no {kind}, but {self.past}"
         except TimeoutError:
             raise AssertionError(f"no {kind} within {within_s} s, but {self.past}") from None
 

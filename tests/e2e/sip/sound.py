@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtc_server.bench.alignment import align
 from tests.e2e.speech import Pcm, resampled
 
 ALIKE = 0.99
+STILL = 0.75
+"""Share of half seconds in which the delay stands still for the most part."""
 _ALIGNED_HZ = 24_000
 _PART_SAMPLES = _ALIGNED_HZ // 2
 _LEAST_LAG_SAMPLES, _MOST_LAG_SAMPLES = -_ALIGNED_HZ, 2 * _ALIGNED_HZ
 """A recording may begin after what was said did."""
+_SPOILT_SAMPLES = round(0.06 * _ALIGNED_HZ)
+"""Before and behind a step of the delay."""
 _CHIRP_S = 0.1
 _AUDIBLE = 0.02
 
@@ -54,40 +59,57 @@ def read_wav(path: Path) -> tuple[Pcm, int]:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Of what came back to what was said."""
+    """Of what came back to what was said, for each half second between the first and the last sound that was heard."""
 
-    parts: list[float]
-    """Correlation of each half second between the first and the last sound that was heard, -1..1."""
+    parts: list[float | None]
+    """Correlation, -1..1, where the delay stands still; None for a half second in which it moved most of the time."""
     lags_ms: list[float]
     """In the middle of each."""
 
     def assert_alike(self, seconds: float) -> None:
         """The first `seconds` that were heard are what was said. Keys that are pressed later replace sound."""
-        assert len(self.parts) >= 2 * seconds, f"only {len(self.parts) / 2} s of {seconds} s came back: {self}"
-        assert min(self.parts[: round(2 * seconds)]) >= ALIKE, str(self)
+        parts = self.parts[: round(2 * seconds)]
+        assert len(parts) == round(2 * seconds), f"only {len(parts) / 2} s of {seconds} s came back: {self}"
+        still = [part for part in parts if part is not None]
+        assert len(still) >= STILL * len(parts), f"the delay moves too often: {self}"
+        assert min(still) >= ALIKE, str(self)
 
     def __str__(self) -> str:
-        return ", ".join(f"{part:.4f} at {lag:.0f} ms" for part, lag in zip(self.parts, self.lags_ms, strict=True))
+        return ", ".join(
+            f"{'moving' if part is None else f'{part:.4f}'} at {lag_ms:.0f} ms"
+            for part, lag_ms in zip(self.parts, self.lags_ms, strict=True)
+        )
 
 
 def likeness(said: Pcm, said_hz: int, heard: Pcm, heard_hz: int) -> Likeness:
-    """The delay may move, as a phone's own buffer grows and shrinks."""
+    """Jitter buffers grow and shrink on both sides, and where they do, sound is stretched or made up: not compared."""
     clean = resampled(said, said_hz, _ALIGNED_HZ)
-    found = resampled(heard, heard_hz, _ALIGNED_HZ)
-    audible = np.flatnonzero(np.abs(found) > _AUDIBLE)
+    audible = np.flatnonzero(np.abs(heard) > _AUDIBLE)
     if not audible.size:
         return Likeness([], [])
-    found = found[audible[0] : audible[-1] + 1]
-    alignment = align(clean, found, _LEAST_LAG_SAMPLES - int(audible[0]), _MOST_LAG_SAMPLES - int(audible[0]))
-    wanted = alignment.reference(clean)
-    parts, lags_ms = [], []
+    began = int(audible[0]) * _ALIGNED_HZ // heard_hz
+    found = resampled(heard[audible[0] : audible[-1] + 1], heard_hz, _ALIGNED_HZ)
+    alignment = align(clean, found, _LEAST_LAG_SAMPLES - began, _MOST_LAG_SAMPLES - began)
+    wanted, still = alignment.reference(clean), np.ones(found.size, np.bool_)
+    for step in np.flatnonzero(np.diff(alignment.lags)):
+        still[max(0, step - _SPOILT_SAMPLES) : step + _SPOILT_SAMPLES] = False
+    parts: list[float | None] = []
+    lags_ms = []
     for begin in range(0, found.size - _PART_SAMPLES + 1, _PART_SAMPLES):
-        end = begin + _PART_SAMPLES
-        same = np.corrcoef(wanted[begin:end], found[begin:end])[0, 1] if wanted[begin:end].any() else 0.0
-        parts.append(float(same))
-        lag_samples = int(alignment.lags[begin + _PART_SAMPLES // 2]) + int(audible[0])
-        lags_ms.append(1000 * lag_samples / _ALIGNED_HZ)
+        part = slice(begin, begin + _PART_SAMPLES)
+        parts.append(_correlation(wanted[part], found[part], still[part]))
+        lags_ms.append(1000 * float(alignment.lags[begin + _PART_SAMPLES // 2] + began) / _ALIGNED_HZ)
     return Likeness(parts, lags_ms)
+
+
+def _correlation(wanted: Pcm, found: Pcm, still: NDArray[np.bool_]) -> float | None:
+    """Where it is `still`. The delay is known to a sample of 24 kHz; how it lies between two of them is fitted here."""
+    if np.count_nonzero(still) < _PART_SAMPLES / 2:
+        return None
+    near = np.stack([np.roll(wanted, shift)[still] for shift in (-1, 0, 1)], axis=1)
+    heard = found[still]
+    fitted = near @ np.linalg.lstsq(near, heard, rcond=None)[0]
+    return float(np.corrcoef(fitted, heard)[0, 1]) if fitted.any() and heard.any() else 0.0
 
 
 def likeness_of(said: Path, heard: Path) -> Likeness:

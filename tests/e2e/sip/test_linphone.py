@@ -33,7 +33,7 @@ async def test_hears_itself_and_presses_keys(
             assert await feed.digits(3) == "42#"
             await phone.tell("pause")
             await feed.until("held")
-            await phone.tell("resume")
+            await phone.tell("resume 1")
             await feed.until("resumed")
             await phone.tell("terminate")
             assert (await feed.until("ended"))["reason"] == "peer_closed"

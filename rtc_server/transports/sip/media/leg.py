@@ -67,7 +67,7 @@ class SipLeg:
         self._ended_s: float | None = None
         self._answered = False
         self._held = False
-        """The other end has put a call on hold that was on. What it plays meanwhile is music, for nobody in particular."""
+        """The other end has put a call on hold that was on. What it plays meanwhile is music, not speech."""
         self._agreed: AgreedMedia | None = None
         self._latch = Latch()
         self._contexts = SrtpContexts()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, replace
 
-from rtc_server.transports.sip.negotiation.agreedmedia import PTIME_MS, SrtpPolicy
 from rtc_server.transports.sip.flow import Address
+from rtc_server.transports.sip.negotiation.agreedmedia import PTIME_MS, SrtpPolicy
 from rtc_server.transports.sip.negotiation.sdp import MediaRefused, MediaSection, whole_number
 
 DISCARD_PORT = 9

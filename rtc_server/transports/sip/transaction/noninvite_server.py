@@ -17,7 +17,7 @@ class NonInviteServerTransaction(ServerTransaction):
 
     def __init__(self, request: Request, flow: Flow, surroundings: Surroundings, back: Flow, to_tag: str) -> None:
         super().__init__(request, flow, surroundings, State.TRYING, back, to_tag)
-        self._start("100", _until_slowest_s(self._intervals), lambda: self.respond(self.reply(100)))
+        self._start("100", _until_slowest_s(self._intervals), self._cover)
         self._start("F", self._intervals.timeout_s, lambda: self._fail(Failure.TIMEOUT))  # as in the client
 
     def receive(self, request: Request) -> None:
@@ -37,6 +37,9 @@ class NonInviteServerTransaction(ServerTransaction):
             self._around.answered()
             self._linger("J", 0.0 if self.flow.reliable else self._intervals.timeout_s)
         return True
+
+    def _cover(self) -> None:
+        self.respond(self.reply(100))
 
 
 def _until_slowest_s(intervals: Intervals) -> float:

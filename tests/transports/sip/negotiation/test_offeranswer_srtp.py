@@ -11,7 +11,18 @@ from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, Media
 from rtc_server.transports.sip.negotiation.offeranswer import MediaNegotiation
 from rtc_server.transports.sip.negotiation.sdes import read_crypto
 from rtc_server.transports.sip.negotiation.sdp import MediaRefused
-from tests.transports.sip.negotiation.bodies import CRYPTO, KEY, LOCAL, OTHER_KEY, body, call, lines, media_lines, read, version
+from tests.transports.sip.negotiation.bodies import (
+    CRYPTO,
+    KEY,
+    LOCAL,
+    OTHER_KEY,
+    body,
+    call,
+    lines,
+    media_lines,
+    read,
+    version,
+)
 
 PLAIN = "m=audio 4000 RTP/AVP 0"
 SECURE = "m=audio 4000 RTP/SAVP 0"
