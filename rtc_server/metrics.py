@@ -7,6 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 SESSIONS = Gauge("rtc_sessions", "Sessions that exist", ["state"])
 SESSIONS_ENDED = Counter("rtc_sessions_ended_total", "Sessions that ended", ["reason"])
 SESSIONS_RESUMED = Counter("rtc_sessions_resumed_total", "Conversations that a new leg of their caller took over")
+PHONE_CALLS_ENDED = Counter("rtc_phone_calls_ended_total", "Phone calls that ended", ["direction", "reason"])
 OFFERS_REJECTED = Counter("rtc_offers_rejected_total", "Offers refused", ["code"])
 SETUP_SECONDS = Histogram(
     "rtc_setup_seconds",

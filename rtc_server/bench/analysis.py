@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtc_server.bench.signals import BURST_SAMPLES, PACKET_S, SAMPLE_RATE, Samples, bursts
-from rtc_server.media.audioformat import OPUS_CLOCK_HZ
 
+OPUS_CLOCK_HZ = 48_000
 SEARCH_S = 6.0
 """An echo later than this counts as missed."""
 SHORT_SEARCH_S = 1.0

@@ -14,11 +14,12 @@ from aiortc.rtcdatachannel import RTCDataChannelParameters
 from aiortc.rtcsctptransport import RTCSctpCapabilities
 from pylibsrtp import Error as SrtpError
 
-from rtc_server.bench.ice import CONSENT_EVERY_S, Address, ControllingIce
+from rtc_server.bench.ice import CONSENT_EVERY_S, ControllingIce
 from rtc_server.bench.impairment import Uplink
 from rtc_server.bench.lightcall import LightCall
 from rtc_server.bench.sdp import MAX_MESSAGE_BYTES, RemoteEnd, first_origin, make_offer, next_origin, read_answer
 from rtc_server.bench.signaling import Answer, Signaling
+from rtc_server.bench.stampedsocket import Address
 from rtc_server.bench.stream import OutgoingStream
 from rtc_server.bench.voice import Voice
 from rtc_server.errors import DtlsFailed, PeerError

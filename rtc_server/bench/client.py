@@ -15,21 +15,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import aiohttp
-import numpy as np
-from aiortc import RTCCertificate
-
+from rtc_server import log
 from rtc_server.bench import affinity, figures, signals
-from rtc_server.bench.analysis import Decode
-from rtc_server.bench.call import Call
 from rtc_server.bench.figures import CallRecord, Figures, Setup, Window
 from rtc_server.bench.impairment import Uplink
+from rtc_server.bench.lightcall import LightCall
+from rtc_server.bench.line import Line
+from rtc_server.bench.options import SIP
 from rtc_server.bench.pacer import Pacer
 from rtc_server.bench.procstat import Usage, load_of_machine, read_usage
-from rtc_server.bench.signaling import TIMEOUT_S, Signaling
-from rtc_server.bench.voice import LoopVoice
+from rtc_server.bench.sipline import sip_line
+from rtc_server.bench.webrtcline import webrtc_line
 from rtc_server.errors import PeerError, RtcServerError
-from rtc_server.media.opus import OpusDecoder, OpusEncoder, OpusError
 
 SETTLE_S = 2.0
 TAIL_S = 2.0
@@ -46,6 +43,7 @@ class ClientSpec:
 
     url: str = ""
     adapter: str = "plain"
+    """How it is called; `options.SIP` for phone calls."""
     calls: int = 1
     seconds: float = 20.0
     connects: int = 0
@@ -53,7 +51,7 @@ class ClientSpec:
     join_every_s: float = 0.0
     """While the others are measured, one more caller comes again and again, and stays half of this time. 0: nobody."""
     events: bool = True
-    """Offer the data channel for events."""
+    """Offer the data channel for events; phone calls have none."""
     loss: float = 0.0
     drop_at: tuple[float, ...] = ()
     """Seconds after the window's begin at which one uplink packet of each call is lost."""
@@ -61,39 +59,14 @@ class ClientSpec:
     cpu: int | None = None
 
 
-def encode_loop() -> list[bytes]:
-    """The loop as Opus payloads of 20 ms. Encoded twice over, the second turn kept: its end fits its start."""
-    encoder = OpusEncoder(signals.SAMPLE_RATE, bitrate_bps=32_000, complexity=5, fec=True, expected_loss_pct=10)
-    sound = np.concatenate([signals.loop(), signals.loop()])
-    packets = [
-        encoder.encode(sound[at : at + signals.PACKET_SAMPLES]) for at in range(0, sound.size, signals.PACKET_SAMPLES)
-    ]
-    return packets[signals.LOOP_PACKETS :]
-
-
-def make_decoder() -> Decode:
-    """A decoder that hears nothing in a corrupt packet."""
-    decoder = OpusDecoder(signals.SAMPLE_RATE)
-
-    def decode(payload: bytes) -> signals.Samples:
-        try:
-            return decoder.decode(payload)
-        except OpusError:
-            return np.empty(0, np.float32)
-
-    return decode
-
-
 class LoadClient:
     """Makes the calls of one run. Every call is closed on every way out."""
 
-    def __init__(self, spec: ClientSpec, signaling: Signaling) -> None:
+    def __init__(self, spec: ClientSpec, line: Line) -> None:
         self._spec = spec
-        self._signaling = signaling
-        self._certificate = RTCCertificate.generateCertificate()
-        self._payloads = encode_loop()
+        self._line = line
         self._pacer = Pacer()
-        self._calls: list[Call] = []
+        self._calls: list[LightCall] = []
         self._setups: list[Setup] = []
         self._joined = 0
 
@@ -122,12 +95,11 @@ class LoadClient:
             await asyncio.gather(*(call.close() for call in self._calls))
         return self._figures(window)
 
-    async def _dial(self) -> Call:
+    async def _dial(self) -> LightCall:
         number = len(self._calls)
         uplink = Uplink(self._spec.loss, self._spec.drop_at, seed=number)
-        call = Call(LoopVoice(self._payloads, _loop_offset_packets(number)), uplink)
+        call = await self._line.dial(_loop_offset_packets(number), uplink)
         try:
-            await call.connect(self._signaling, self._certificate, self._spec.events)
             self._pacer.add(call)
             await call.first_packet()
         except BaseException:
@@ -136,7 +108,7 @@ class LoadClient:
         self._setups.append(call.setup)
         return call
 
-    async def _hang_up(self, call: Call) -> None:
+    async def _hang_up(self, call: LightCall) -> None:
         self._pacer.remove(call)
         await call.close()
 
@@ -176,7 +148,7 @@ class LoadClient:
         if not any(record.packets for record in records):
             raise PeerError("the calls connected, but no audio came")
         drops_s = [window.begin_s + at for at in sorted(self._spec.drop_at)]
-        echo = figures.echo_figures(records, window, drops_s, make_decoder)
+        echo = figures.echo_figures(records, window, drops_s, self._line.make_decoder)
         if not echo["bursts"]:
             raise PeerError(
                 "no burst came back within 6 s: the server does not echo", hint="measure against the engine `echo`"
@@ -186,7 +158,7 @@ class LoadClient:
             "seconds": round(window.length_s, 1),
             **echo,
             **figures.setup_figures(self._setups),
-            **figures.packet_figures(records, window),
+            **figures.packet_figures(records, window, self._line.clock_hz),
             **figures.cost_figures(len(records), window),
             "joined": self._joined,
             "events": sum(call.events for call in self._calls),
@@ -198,7 +170,7 @@ def _loop_offset_packets(number: int) -> int:
     return number * LOOP_OFFSET_STEP_PACKETS % signals.LOOP_PACKETS
 
 
-def _record(call: Call, number: int, window: Window) -> CallRecord:
+def _record(call: LightCall, number: int, window: Window) -> CallRecord:
     spoken: Sequence[tuple[int, float]] = ()
     if call.first_capture_s is not None:
         start_s = call.first_capture_s
@@ -212,13 +184,14 @@ def _record(call: Call, number: int, window: Window) -> CallRecord:
 
 
 async def measure(spec: ClientSpec) -> Figures:
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as http:
-        return await LoadClient(spec, Signaling(http, spec.url, spec.adapter)).run()
+    line = sip_line(spec.url) if spec.adapter == SIP else webrtc_line(spec.url, spec.adapter, spec.events)
+    async with line as opened:
+        return await LoadClient(spec, opened).run()
 
 
 def main() -> int:
     spec = from_json(sys.stdin.read())
+    log.configure("warning")
     affinity.pin(0, spec.cpu)
     try:
         # A selector loop everywhere: the calls read their sockets themselves.

@@ -11,7 +11,6 @@ from rtc_server.bench import analysis
 from rtc_server.bench.analysis import Burst, Decode, Echo, ReceivedPacket
 from rtc_server.bench.procstat import Usage
 from rtc_server.bench.signals import PACKET_S
-from rtc_server.media.audioformat import OPUS_CLOCK_HZ
 
 Figures = dict[str, float | int | str | bool | None]
 
@@ -62,16 +61,19 @@ class Window:
 
 def setup_figures(setups: Sequence[Setup]) -> Figures:
     """Medians, each from the moment the offer was posted; `connect` ends with the first agent packet."""
+    answer_ms = [(setup.answered_s - setup.posted_s) * 1e3 for setup in setups]
+    dtls_ms = [(setup.dtls_s - setup.posted_s) * 1e3 for setup in setups if setup.dtls_s is not None]
+    connect_ms = [(setup.first_packet_s - setup.posted_s) * 1e3 for setup in setups]
     return {
         "connects": len(setups),
-        "answer_p50_ms": rounded(analysis.percentile([(s.answered_s - s.posted_s) * 1e3 for s in setups], 50)),
-        "dtls_p50_ms": rounded(analysis.percentile([(s.dtls_s - s.posted_s) * 1e3 for s in setups if s.dtls_s is not None], 50)),
-        "connect_p50_ms": rounded(analysis.percentile([(s.first_packet_s - s.posted_s) * 1e3 for s in setups], 50)),
-        "connect_max_ms": rounded(analysis.percentile([(s.first_packet_s - s.posted_s) * 1e3 for s in setups], 100)),
+        "answer_p50_ms": rounded(analysis.percentile(answer_ms, 50)),
+        "dtls_p50_ms": rounded(analysis.percentile(dtls_ms, 50)),
+        "connect_p50_ms": rounded(analysis.percentile(connect_ms, 50)),
+        "connect_max_ms": rounded(analysis.percentile(connect_ms, 100)),
     }
 
 
-def packet_figures(records: Sequence[CallRecord], window: Window, clock_hz: int = OPUS_CLOCK_HZ) -> Figures:
+def packet_figures(records: Sequence[CallRecord], window: Window, clock_hz: int = analysis.OPUS_CLOCK_HZ) -> Figures:
     """Lateness, gaps and loss over all calls, of packets that arrived within the window.
 
     Args:

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from rtc_server.bench.signaling import ADAPTERS, offer_url
+from rtc_server.bench.sipsignaling import target_of
 from rtc_server.errors import ConfigError
 
 MAX_CALLS = 1000
 PEERS = ("aiortc",)
+SIP = "sip"
+"""The way of calling a `servers.Target` that is a phone's; not an adapter that can be asked for."""
 
 
 class Options:
@@ -55,11 +58,16 @@ class BenchOptions(Options):
     repeat: int = 1
     peer: str | None = None
     """Another server to start and measure in the same run."""
+    sip: bool = False
+    """Phone calls instead of WebRTC: SIP and G.711. `url` is then a SIP URI."""
     json: bool = False
 
     def __post_init__(self) -> None:
-        if self.url is not None:
+        if self.url is not None and self.sip:
+            target_of(self.url)
+        elif self.url is not None:
             offer_url(self.url)
+        check(self.peer is None or not self.sip, "--peer knows no phone calls: leave out --sip")
         check(self.adapter in ADAPTERS, f"--adapter {self.adapter!r} is none of {', '.join(ADAPTERS)}")
         check(self.peer is None or self.peer in PEERS, f"--peer {self.peer!r} is none of {', '.join(PEERS)}")
         check(self.url is None or self.engine == "echo", "--engine is for a server started here, not for --url")
@@ -75,6 +83,7 @@ def check(holds: bool, message: str) -> None:
 
 def add_common_arguments(parser: argparse.ArgumentParser, calls: int, seconds: float) -> None:
     parser.add_argument("--url", help="server to measure, running with an echo engine; default: start one of our own")
+    parser.add_argument("--sip", action="store_true", help="phone calls: SIP and G.711; --url is then a SIP URI")
     parser.add_argument("--adapter", choices=ADAPTERS, default="plain", help="how the server at --url takes offers")
     parser.add_argument("--server-pid", type=int, metavar="PID", help="process behind --url, for its CPU and memory")
     parser.add_argument("--engine", default="echo", help="of our own server; one that echoes (default echo)")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from rtc_server.bench import servers
 from rtc_server.bench.analysis import percentile
-from rtc_server.bench.client import encode_loop
 from rtc_server.bench.figures import Figures, rounded
 from rtc_server.bench.impairment import Impairment
 from rtc_server.bench.options import Options, check
 from rtc_server.bench.procstat import load_of_machine
 from rtc_server.bench.report import Report
 from rtc_server.bench.roamcalls import Move, moves
+from rtc_server.bench.webrtcline import opus_loop
 
 SHOWN = (
     ("moves", "times"),
@@ -68,7 +68,7 @@ def run(options: RoamOptions) -> int:
             servers.own_server(1, options.server_cpu) as target,
             asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner,
         ):
-            restarts, changes = runner.run(moves(target, network, options.times, encode_loop()))
+            restarts, changes = runner.run(moves(target, network, options.times, opus_loop()))
         report.add(
             target.name, 1, {**roam_figures(restarts, changes), "delay_ms": options.delay, "load1": load_of_machine()}
         )

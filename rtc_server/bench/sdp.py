@@ -9,7 +9,7 @@ from aiortc import RTCCertificate
 from aiortc import sdp as aiortc_sdp
 from aiortc.rtcdtlstransport import RTCDtlsParameters
 
-from rtc_server.bench.ice import Address
+from rtc_server.bench.stampedsocket import Address
 from rtc_server.errors import PeerError
 
 OPUS_PAYLOAD_TYPE = 111

@@ -15,10 +15,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FrameType
 
 from rtc_server.bench import affinity
-from rtc_server.bench.options import BenchOptions
+from rtc_server.bench.options import SIP, BenchOptions
 from rtc_server.errors import ConfigError, EngineUnavailable
 
 READY_TIMEOUT_S = 30.0
@@ -26,6 +27,16 @@ STOP_TIMEOUT_S = 5.0
 LOG_TAIL_LINES = 5
 MAX_LOG_BYTES = 1 << 20
 HOST = "127.0.0.1"
+_SIP_SETTINGS = """
+[sip]
+listen = ["udp:{host}:{port}"]
+rtp_ports = "10000-29999"  # many, since a port rests when a call has used it
+[[sip.trunks]]
+name = "bench"
+addresses = ["127.0.0.0/8"]
+codecs = ["PCMU"]
+numbers = [{{ pattern = "*" }}]
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +57,11 @@ class Target:
 def target_of(options: BenchOptions, slots: int) -> Iterator[Target]:
     """The server at the options' URL, or else one of our own with so many slots."""
     if options.url is not None:
-        yield Target(options.url, options.url, options.adapter, options.server_pid)
+        adapter = SIP if options.sip else options.adapter
+        yield Target(options.url, options.url, adapter, options.server_pid)
         return
-    with own_server(slots, options.server_cpu, options.engine, options.engine_process) as target:
+    start = own_phone_server if options.sip else own_server
+    with start(slots, options.server_cpu, options.engine, options.engine_process) as target:
         yield target
 
 
@@ -59,14 +72,33 @@ def own_server(
     engine: str = "echo",
     engine_process: str = "auto",
     environment: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
 ) -> Iterator[Target]:
-    """This package's own server, on free ports of the loopback interface; `environment` is set for it on top."""
+    """This package's own server, on free ports of the loopback interface.
+
+    Args:
+        environment: set for it on top.
+        settings: more flags of `serve`.
+    """
     port, udp_port = _free_port(socket.SOCK_STREAM), _free_port(socket.SOCK_DGRAM)
     command = ["-m", "rtc_server", "serve", "--engine", engine, "--slots", str(slots), "--host", HOST]
     command += ["--engine-process", engine_process]
-    command += ["--port", str(port), "--udp-port", str(udp_port), "--auth", "none"]
+    command += ["--port", str(port), "--udp-port", str(udp_port), "--auth", "none", *settings]
     with _running("rtc_server", command, port, "/v1/sessions", cpu, environment) as target:
         yield replace(target, udp_port=udp_port)
+
+
+@contextlib.contextmanager
+def own_phone_server(
+    slots: int, cpu: int | None, engine: str = "echo", engine_process: str = "auto"
+) -> Iterator[Target]:
+    """The same for phone calls: whoever calls from this machine is answered."""
+    port = _free_port(socket.SOCK_DGRAM)
+    with tempfile.TemporaryDirectory(prefix="rtc-bench-") as folder:
+        path = Path(folder, "sip.toml")
+        path.write_text(_SIP_SETTINGS.format(host=HOST, port=port))
+        with own_server(slots, cpu, engine, engine_process, settings=("--config", str(path))) as target:
+            yield replace(target, url=f"sip:100@{HOST}:{port}", adapter=SIP)
 
 
 @contextlib.contextmanager

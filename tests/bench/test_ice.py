@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from aioice import stun
 
-from rtc_server.bench.ice import Address, ControllingIce
+from rtc_server.bench.ice import ControllingIce
+from rtc_server.bench.stampedsocket import Address
 from rtc_server.errors import IceFailed
 
 pytestmark = pytest.mark.e2e

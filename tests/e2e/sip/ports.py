@@ -1,12 +1,13 @@
-"""Free ports for programs that take a pair, or a range, of them."""
+"""Ports for programs that take a pair of them, or a range."""
 
 from __future__ import annotations
 
 import random
 import socket
 
-_FIRST, _LAST = 12_000, 30_000
-"""Below what the system gives to others by itself."""
+_FIRST, _LAST = 12_000, 26_000
+_FIRST_OF_RANGES, _LAST_OF_RANGES = 26_000, 32_000
+"""Both below what the system gives away by itself."""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> int:
@@ -16,6 +17,11 @@ def free_ports(count: int, host: str = "127.0.0.1") -> int:
         if all(_is_free(host, port) for port in range(first, first + count)):
             return first
     raise AssertionError(f"no {count} free ports")
+
+
+def range_of_ports(count: int) -> int:
+    """The first of so many, for a program that passes over those in use; none of `free_ports`."""
+    return random.randrange(_FIRST_OF_RANGES, _LAST_OF_RANGES - count, 2)
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from tests.e2e.server import ServerProcess, watched
-from tests.e2e.sip.ports import free_ports
+from tests.e2e.sip.ports import free_ports, range_of_ports
 from tests.transports.sip.network.authority import Authority
 
 ENGINE = "tests.e2e.sip.patientecho:PatientEcho"
@@ -70,7 +70,7 @@ class SipServer:
         self.port = free_ports(2)
         self.tls_port = self.port + 1
         self.callee_port = free_ports(2)
-        self.first_rtp_port = free_ports(RTP_PORTS)
+        self.first_rtp_port = range_of_ports(RTP_PORTS)
         self.last_rtp_port = self.first_rtp_port + RTP_PORTS - 1
         tls = Authority(directory).settings("127.0.0.1")
         settings = directory / "sip.toml"

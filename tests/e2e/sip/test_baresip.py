@@ -12,19 +12,19 @@ from rtc_server.media.g711 import levels
 from tests.e2e.sip.baresip import running_baresip
 from tests.e2e.sip.sipserver import SipServer
 from tests.e2e.sip.sniff import Sniffed, sniffing
-from tests.e2e.sip.sound import likeness, likeness_of, read_wav
+from tests.e2e.sip.sound import likeness_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60, method="signal")]
 
 TALK_S = 4.0
-SAME_S = 3.0
+SAME_S = 3.5
 """The first of what came back; what comes behind is cut by keys and by hold."""
 RTP_HEADER_BYTES, PACKET_BYTES, AUTHENTICATION_BYTES = 12, 160, 10
 
 
 async def test_hears_itself_presses_keys_and_holds(server: SipServer, microphone: Path, tmp_path: Path) -> None:
     async with running_baresip(tmp_path / "baresip", microphone) as phone:
-        await phone.ask("dial", server.uri())
+        await phone.ask("dial", server.uri(transport="tcp"))
         await phone.until("CALL_ESTABLISHED")
         await asyncio.sleep(TALK_S)
         async with server.feed(await server.only_call()) as feed:
@@ -37,24 +37,6 @@ async def test_hears_itself_presses_keys_and_holds(server: SipServer, microphone
             await phone.ask("hangup")
             assert (await feed.until("ended"))["reason"] == "peer_closed"
     likeness_of(microphone, phone.heard()).assert_alike(SAME_S)
-
-
-async def test_hears_itself_again_behind_hold(server: SipServer, microphone: Path, tmp_path: Path) -> None:
-    async with running_baresip(tmp_path / "baresip", microphone) as phone:
-        await phone.ask("dial", server.uri(transport="tcp"))
-        await phone.until("CALL_ESTABLISHED")
-        await asyncio.sleep(1.5)  # it writes a new file behind the hold, which has the second in its name
-        async with server.feed(await server.only_call()) as feed:
-            await phone.ask("hold")
-            await feed.until("held")
-            await phone.ask("resume")
-            await feed.until("resumed")
-            await asyncio.sleep(TALK_S)
-            await server.post(f"/{await server.only_call()}/hangup")
-            await feed.until("ended")
-        await phone.until("CALL_CLOSED")
-    pcm, rate_hz = read_wav(phone.heard())
-    likeness(*read_wav(microphone), pcm[-round((SAME_S + 0.5) * rate_hz) :], rate_hz).assert_alike(SAME_S)
 
 
 async def test_nobody_on_the_way_hears_a_secure_call(server: SipServer, microphone: Path, tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from tests.e2e.sip.sound import likeness_of
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60, method="signal")]
 
 TALK_S = 4.0
-SAME_S = 3.0
+SAME_S = 3.5
 
 
 @pytest.mark.parametrize(
     ("transport", "codec", "encryption"),
-    [("udp", "PCMU", "none"), ("tcp", "PCMA", "none"), ("tls", "PCMU", "srtp")],
+    [("udp", "PCMA", "none"), ("tls", "PCMU", "srtp")],
 )
 async def test_hears_itself_and_presses_keys(
     server: SipServer, microphone: Path, tmp_path: Path, transport: str, codec: str, encryption: str
@@ -33,7 +33,8 @@ async def test_hears_itself_and_presses_keys(
             assert await feed.digits(3) == "42#"
             await phone.tell("pause")
             await feed.until("held")
-            await phone.tell("resume 1")
+            await phone.until("is now paused")
+            await phone.tell("resume")
             await feed.until("resumed")
             await phone.tell("terminate")
             assert (await feed.until("ended"))["reason"] == "peer_closed"

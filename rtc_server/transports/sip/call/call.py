@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from rtc_server import events
+from rtc_server import events, metrics
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import NotConnected
 from rtc_server.events import Numbered
@@ -204,6 +204,7 @@ class Call(ABC):
             if self._media is not None:
                 self._media.close(reason)
             self.feed.tell("ended", reason=reason, **({} if detail is None else {"detail": detail}))
+            metrics.PHONE_CALLS_ENDED.labels(self.direction, reason).inc()
             log.info("call ended", call_id=self.id, direction=self.direction, reason=reason)
             self._observer.on_ended(self)
 
