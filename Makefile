@@ -49,7 +49,7 @@ bench: $(VENV)/.demo ## Measure latency and the number of calls a core holds.
 	$(BIN)/rtc-server bench latency $(ARGS)
 	$(BIN)/rtc-server bench calls $(ARGS)
 
-soak: $(VENV)/.dev ## Run the long tests in full length.
+soak: $(VENV)/.dev peers ## Run the long tests in full length.
 	RTC_SOAK=1 $(TOOLS) $(BIN)/python -m pytest -m soak $(ARGS)
 
 wheel: $(VENV)/.dev ## Build the wheel into dist/.

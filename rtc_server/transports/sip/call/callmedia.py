@@ -120,3 +120,5 @@ class CallMedia:
             self._session.close(reason)
         if self._port is not None and self.leg is None:
             self._port.close()  # else the session closes the leg, and the leg its port
+        # Calls are remembered for a while, and samples are large.
+        self.leg = self._session = self._attachment = None
