@@ -4,7 +4,8 @@ Three processes, so that none disturbs what it measures:
 
 - the benchmark (`latency`, `calls`) starts the others, pins them to cores and prints;
 - the server under test: an echo server of ours (`servers`), a stock peer (`peers`) or whatever answers at a URL;
-- the load client (`client`): many light WebRTC calls that share audio encoded once, and stamp arrivals in the kernel.
+- the load client (`client`): many light calls that share audio encoded once, and stamp arrivals in the kernel; over
+  WebRTC (`call`, `webrtcline`) or as phones do (`sipcall`, `sipline`).
 
 `loss` and `roam` start a server of ours and make their calls in this process, through the `relay`, a UDP relay with a
 bad network for each client. What the engine of `loss` was given it keeps itself (`listener`), to be compared with what

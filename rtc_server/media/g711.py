@@ -19,6 +19,8 @@ Law = Literal["PCMU", "PCMA"]
 
 RATE_HZ = 8000
 _FULL_SCALE = 32_768
+_ROUNDED_FROM_LOWEST = _FULL_SCALE + 0.5
+"""Added to a 16-bit sample before its fraction is cut off, it gives the sample's place in `_nearest_codes`."""
 
 
 class G711Decoder(WaveformDecoder):
@@ -29,7 +31,7 @@ class G711Decoder(WaveformDecoder):
         self._levels = levels(law)
 
     def _decoded(self, payload: bytes) -> FloatSamples:
-        return self._levels[np.frombuffer(payload, np.uint8)]
+        return self._levels.take(np.frombuffer(payload, np.uint8))
 
 
 class G711Encoder:
@@ -43,8 +45,8 @@ class G711Encoder:
         """A byte for every three samples of `pcm`, float32 in [-1, 1]; what is louder is clipped. Never empty."""
         samples = self._resampler.process(pcm)
         samples *= _FULL_SCALE
-        np.rint(samples, out=samples)
-        return self._codes.take(samples.astype(np.intp) + _FULL_SCALE, mode="clip").tobytes()
+        samples += _ROUNDED_FROM_LOWEST
+        return self._codes.take(samples.astype(np.intp), mode="clip").tobytes()
 
     def follow(self, expected_loss_pct: int, bitrate_bps: int) -> None:
         """Nothing of G.711 can be adapted to a path."""

@@ -52,7 +52,7 @@ class G722Decoder(WaveformDecoder):
         if loop.position > _BRIDGED_SAMPLES:
             return
         # The bytes to come are those of sound that the decoder gives so much later.
-        sound = np.concatenate((self._past, loop.sound(0, loop.position + CODEC_DELAY_SAMPLES)))
+        sound = np.concatenate((self.past, loop.sound(0, loop.position + CODEC_DELAY_SAMPLES)))
         self._codec.decode(av.Packet(_encode(_codec("w"), sound[sound.size % BLOCK_SAMPLES :])))
 
     def reset(self) -> None:

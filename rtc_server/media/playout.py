@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ class PlayoutConfig:
     flush_fade_ms: int = 20
 
 
-@dataclass(frozen=True, slots=True)
-class PlayoutPacket:
+class PlayoutPacket(NamedTuple):
     timestamp: int
     """48 kHz units since the first slot; not wrapped."""
     pcm: FloatSamples
@@ -131,15 +131,19 @@ class Playout:
             if self._state is _State.DRY:
                 self.counters.silence_samples += PACKET_SAMPLES
             return PlayoutPacket(timestamp, _SILENCE, True)
-        pcm = np.zeros(PACKET_SAMPLES, np.float32)
-        ready = queue.read(queue.first, PACKET_SAMPLES)
-        pcm[: ready.size] = ready
-        self._fade_in(pcm, ready.size)
-        if ready.size < PACKET_SAMPLES and self._state is _State.PLAYING:
-            self._run_dry(pcm, ready.size)
+        queued = queue.read(queue.first, PACKET_SAMPLES)
+        ready = queued.size
+        if ready == PACKET_SAMPLES:
+            pcm = queued.copy()
+        else:
+            pcm = np.zeros(PACKET_SAMPLES, np.float32)
+            pcm[:ready] = queued
+        self._fade_in(pcm, ready)
+        if ready < PACKET_SAMPLES and self._state is _State.PLAYING:
+            self._run_dry(pcm, ready)
         self._tail = pcm[-FADE_SAMPLES:]
-        self.played_samples += ready.size
-        queue.forget_before(queue.first + ready.size)
+        self.played_samples += ready
+        queue.forget_before(queue.first + ready)
         return PlayoutPacket(timestamp, pcm, False)
 
     def flush(self, now: float, fade_ms: int | None = None) -> tuple[int, int]:

@@ -75,6 +75,9 @@ class Reassembly:
         if packet.noise_level is not None and self.in_silence and not self._held:
             self._decode(packet)  # tells no more than how loud the silence goes on
             return
+        if packet.position == self.store.end and not self._held:
+            self._decode(packet)
+            return
         held = self._held.get(packet.position)
         if held is not None and (packet.redundant or packet.duration < held.duration):
             return

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,16 @@ DELAY_LOW_RATE_SAMPLES = 32
 _KAISER_BETA = 7.86  # 79 dB in the stop band
 _CUTOFF = 0.46  # of the lower rate: the middle of the transition band, which ends at 0.5
 _BLOCK = 48  # samples of the higher rate that one row of the matrix product makes, or takes
+
+
+class _Usual(NamedTuple):
+    """Views of one piece of memory."""
+
+    past: NDArray[np.float32]
+    chunk: NDArray[np.float32]
+    end: NDArray[np.float32]
+    """The past of the chunk to come. It may overlap with `past`."""
+    windows: NDArray[np.float32]
 
 
 class Resampler:
@@ -45,6 +56,8 @@ class Resampler:
         self._down = from_hz // common
         self._matrix, self._past = _block(self._up, self._down)
         self._periods = self._matrix.shape[1] // self._up
+        self._step = self._periods * self._down
+        self._usual: _Usual | None = None
         self.reset()
 
     @property
@@ -66,19 +79,40 @@ class Resampler:
         """The next chunk, [n] -> [about n * to / from]. The result is a new array, also where the rates are equal."""
         if self.from_hz == self.to_hz:
             return np.array(pcm, np.float32)
+        if len(self._history) == self._past and len(pcm) % self._step == 0 and len(pcm):
+            return self._process_usual(pcm)
         begun = len(self._history) - self._past
         consumed = begun + len(pcm)
         first, until = -(-begun * self._up // self._down), -(-consumed * self._up // self._down)
-        step = self._periods * self._down
         blocks = -(-until // (self._periods * self._up))
-        unfilled = np.zeros(blocks * step - consumed if blocks * step > consumed else 0, np.float32)
+        unfilled = np.zeros(max(0, blocks * self._step - consumed), np.float32)
         signal = np.concatenate((self._history, pcm, unfilled), dtype=np.float32)
         self._history = signal[consumed // self._down * self._down : self._past + consumed].copy()
-        width = signal.itemsize
-        windows = np.ndarray((blocks, len(self._matrix)), np.float32, signal, strides=(step * width, width))
-        # Overlapping windows are copied apart first: on contiguous rows the product is far faster.
-        out: NDArray[np.float32] = np.matmul(np.ascontiguousarray(windows), self._matrix)
+        out: NDArray[np.float32] = self._windows(signal, blocks).dot(self._matrix)
         return out.reshape(-1)[first:until]
+
+    def _process_usual(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """A chunk of whole blocks, as every packet is: all in memory that the chunk before has left."""
+        usual = self._usual
+        if usual is None or usual.chunk.size != len(pcm):
+            signal = np.empty(self._past + len(pcm), np.float32)
+            usual = self._usual = _Usual(
+                past=signal[: self._past],
+                chunk=signal[self._past :],
+                end=signal[len(pcm) :],
+                windows=self._windows(signal, len(pcm) // self._step),
+            )
+        usual.past[:] = self._history
+        usual.chunk[:] = pcm
+        self._history = usual.end
+        # Not `matmul`: `dot` copies the overlapping windows apart by itself, and is twice as fast on matrices so small.
+        out: NDArray[np.float32] = usual.windows.dot(self._matrix)
+        return out.reshape(-1)
+
+    def _windows(self, signal: NDArray[np.float32], blocks: int) -> NDArray[np.float32]:
+        """What each block is made of: rows that overlap, [blocks, inputs]."""
+        width = signal.itemsize
+        return np.ndarray((blocks, len(self._matrix)), np.float32, signal, strides=(self._step * width, width))
 
 
 @functools.cache

@@ -27,21 +27,21 @@ class SampleStore:
 
     def append(self, samples: FloatSamples) -> int:
         """Add samples at the end. Returns how many old ones had to be forgotten for them."""
-        if samples.size > self.capacity:
-            lost = len(self) + samples.size - self.capacity
-            self.restart(self.end + samples.size - self.capacity)
+        size = samples.size
+        overflow = max(0, self.end - self.first + size - self.capacity)
+        if size > self.capacity:
+            self.restart(self.end + size - self.capacity)
             self.append(samples[-self.capacity :])
-            return lost
-        overflow = max(0, len(self) + samples.size - self.capacity)
+            return overflow
         if overflow:
             self.forget_before(self.first + overflow)
-        start = self._at + len(self)
-        if start + samples.size > self._memory.size:
-            kept = len(self)
+        kept = self.end - self.first
+        start = self._at + kept
+        if start + size > 2 * self.capacity:
             self._memory[:kept] = self._memory[self._at : start]
             self._at, start = 0, kept
-        self._memory[start : start + samples.size] = samples
-        self.end += samples.size
+        self._memory[start : start + size] = samples
+        self.end += size
         return overflow
 
     def read(self, position: int, n_samples: int) -> FloatSamples:

@@ -7,6 +7,7 @@ None of their packets repairs another one, and none announces silence: that is c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 
 import numpy as np
 
@@ -37,7 +38,9 @@ class WaveformDecoder(ABC):
         self._scale = rate_hz // RATE_HZ
         self._ease_in = np.linspace(0, 1, round(rate_hz * _EASE_S), endpoint=False, dtype=np.float32)
         self._resampler = Resampler(rate_hz, SAMPLE_RATE)
-        self._past = np.zeros(self._scale * PAST_SAMPLES, np.float32)
+        self._heard: deque[FloatSamples] = deque()
+        """The last packets' samples at the codec's rate, as many as `past` needs."""
+        self._heard_samples = 0
         self._loop: PitchLoop | None = None
 
     @abstractmethod
@@ -45,7 +48,7 @@ class WaveformDecoder(ABC):
         """A payload that is not empty, at the codec's rate; a new array."""
 
     def _bridge(self, loop: PitchLoop) -> None:  # noqa: B027
-        """A gap is over that `loop` has filled up to its position; `self._past` is what was before it."""
+        """A gap is over that `loop` has filled up to its position; `past` is what was before it."""
 
     def decode(self, payload: bytes) -> FloatSamples:
         """The samples of the next packet, `SAMPLES_PER_BYTE`; a new array.
@@ -62,13 +65,13 @@ class WaveformDecoder(ABC):
         if loop is not None:
             eased = samples[: self._ease_in.size]
             eased += (loop.next(eased.size) - eased) * (1 - self._ease_in[: eased.size])
-        self._past = np.concatenate((self._past, samples))[-self._past.size :]
+        self._remember(samples)
         return self._resampler.process(samples)
 
     def conceal(self, n_samples: int) -> FloatSamples:
         """Go on as the last packet sounded, fading. Gives `n_samples`, at most 2 more."""
         if self._loop is None:
-            self._loop = PitchLoop(self._past, self._scale)
+            self._loop = PitchLoop(self.past, self._scale)
         return self._resampler.process(self._loop.next(-(-n_samples // SAMPLES_PER_BYTE) * self._scale))
 
     def recover(self, payload: bytes, n_samples: int) -> FloatSamples:
@@ -77,9 +80,24 @@ class WaveformDecoder(ABC):
 
     def reset(self) -> None:
         """Forget the stream: what follows has nothing to do with what came before."""
-        self._past = np.zeros_like(self._past)
+        self._heard.clear()
+        self._heard_samples = 0
         self._loop = None
         self._resampler.reset()
+
+    @property
+    def past(self) -> FloatSamples:
+        """The last samples that were decoded, [scale * `PAST_SAMPLES`] at the codec's rate; at first silence."""
+        size = self._scale * PAST_SAMPLES
+        return np.concatenate((np.zeros(size, np.float32), *self._heard))[-size:]
+
+    def _remember(self, samples: FloatSamples) -> None:
+        """Joined only when they are needed: that is seldom, and packets are many."""
+        heard = self._heard
+        heard.append(samples)
+        self._heard_samples += samples.size
+        while self._heard_samples - heard[0].size >= self._scale * PAST_SAMPLES:
+            self._heard_samples -= heard.popleft().size
 
     def duration_samples(self, payload: bytes) -> int:
         return SAMPLES_PER_BYTE * len(payload)

@@ -1,20 +1,24 @@
 import json
 from collections.abc import Iterator
+from typing import cast
 
+import aiohttp
 import pytest
 
-from rtc_server.bench import client, servers
+from rtc_server.bench import client, servers, webrtcline
 from rtc_server.bench.client import ClientSpec
 from rtc_server.bench.latency import LatencyOptions, run
 from rtc_server.bench.loadrun import run_client
 from rtc_server.bench.servers import Target
+from rtc_server.bench.signaling import Signaling
 from rtc_server.errors import PeerError
 
 
 def test_the_loop_is_encoded_into_whole_packets_that_decode_to_20_ms() -> None:
-    payloads = client.encode_loop()
+    payloads = webrtcline.opus_loop()
     assert len(payloads) == 500
-    decode = client.make_decoder()
+    signaling = Signaling(cast(aiohttp.ClientSession, None), "http://127.0.0.1:1", "plain")
+    decode = webrtcline.WebRtcLine(signaling, events=False).make_decoder()
     assert {decode(payload).size for payload in payloads[:50]} == {480}
     assert decode(b"").size == 0
 

@@ -92,3 +92,10 @@ def test_a_value_of_the_wrong_kind_is_wrong_usage(flags: list[str], capsys: pyte
         parse_calls(*flags)
     assert raised.value.code == 2
     assert flags[0] in capsys.readouterr().err
+
+
+def test_phone_calls_go_to_a_sip_uri_and_have_no_stock_peer() -> None:
+    assert parse_calls("--sip", "--url", "sip:100@10.0.0.1:5060").sip
+    for flags in ("--sip --url http://10.0.0.1:1", "--sip --peer aiortc", "--url sip:100@10.0.0.1"):
+        with pytest.raises(ConfigError):
+            parse_calls(*flags.split())

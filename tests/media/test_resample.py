@@ -112,6 +112,16 @@ def test_chunking_changes_nothing(pair: tuple[int, int], lengths: list[int], see
     np.testing.assert_allclose(np.concatenate(parts), whole, atol=2e-6)
 
 
+@pytest.mark.parametrize("pair", [(8_000, 24_000), (24_000, 8_000), (16_000, 24_000), (24_000, 16_000)])
+def test_packets_of_one_length_and_odd_chunks_may_alternate(pair: tuple[int, int]) -> None:
+    packet = pair[0] // 50
+    lengths = [packet, packet, 7, packet, 2 * packet, packet, 1, 2 * packet - 8, packet, packet]
+    pcm = np.random.default_rng(3).uniform(-1, 1, sum(lengths)).astype(np.float32)
+    chunked = Resampler(*pair)
+    parts = [chunked.process(part) for part in np.split(pcm, np.cumsum(lengths)[:-1])]
+    np.testing.assert_allclose(np.concatenate(parts), Resampler(*pair).process(pcm), atol=2e-6)
+
+
 def test_reset_forgets_the_stream() -> None:
     resampler = Resampler(24_000, 16_000)
     first = resampler.process(tone(24_000, 700))

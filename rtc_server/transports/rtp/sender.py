@@ -78,9 +78,11 @@ class RtpSender:
 
     def packet(self, slot_s: float, media: PlayoutPacket) -> bytes | None:
         """The RTP packet for the 10 or 20 ms that are due at `slot_s`; None where nothing needs to be sent."""
-        audio = self._audio
-        protection = self._follower.protection(slot_s)
-        self._encoder.follow(protection.expected_loss_pct, protection.bitrate_bps)
+        audio, copies = self._audio, 0
+        if audio.codec == "opus" or audio.red_payload_type is not None:  # the others cannot follow
+            protection = self._follower.protection(slot_s)
+            self._encoder.follow(protection.expected_loss_pct, protection.bitrate_bps)
+            copies = protection.copies
         payload = self._encoder.encode(media.pcm)
         timestamp = self._begin(slot_s, media)
         if not payload:
@@ -91,8 +93,8 @@ class RtpSender:
         self._next_timestamp = self._at(self._playout_end)
         payload_type, wrapped = audio.payload_type, payload
         if audio.red_payload_type is not None:
-            copies = [(timestamp - at, earlier) for at, earlier in islice(self._recent, protection.copies)]
-            payload_type, wrapped = audio.red_payload_type, red.wrap(audio.payload_type, payload, copies)
+            blocks = [(timestamp - at, earlier) for at, earlier in islice(self._recent, copies)]
+            payload_type, wrapped = audio.red_payload_type, red.wrap(audio.payload_type, payload, blocks)
         self._recent.appendleft((timestamp, payload))
         return self._write(payload_type, timestamp, wrapped, resumes)
 

@@ -86,6 +86,7 @@ class UserAgent(CallObserver):
     ) -> None:
         self._timers = Timers(clock) if timers is None else timers
         self._timer_loop = TimerLoop(self._timers)
+        self._gatekeeper = gatekeeper
         self._network = open_network(self._on_message, self._on_flow_closed, self._on_unreadable)
         self._transactions = Transactions(
             self._network.send,
@@ -94,10 +95,10 @@ class UserAgent(CallObserver):
             self._on_ack,
             intervals=intervals,
             sent_by=self._network.sent_by,
+            may_refuse=gatekeeper.may_refuse,
         )
         self._tasks = Tasks()
         self.trunks = trunks
-        self._gatekeeper = gatekeeper
         self._admission = admission
         self._draining = False
         self._around = Surroundings(
@@ -192,8 +193,8 @@ class UserAgent(CallObserver):
             self._transactions.receive(message, flow)
 
     def _on_unreadable(self, error: SipParseError, flow: Flow) -> None:
-        """Answer a malformed request of a trunk, as far as it can be read. Strangers hear nothing."""
-        if error.partial is not None and self.trunks.by_address(flow.remote[0]) is not None:
+        """Answer a malformed request as far as it can be read, if its sender is answered at all."""
+        if error.partial is not None:
             self._transactions.refuse(error.partial, flow, error.status)
 
     def _on_flow_closed(self, flow: Flow) -> None:
@@ -214,7 +215,10 @@ class UserAgent(CallObserver):
             in_dialog = bool(tag_of(request.headers.get("To")))
             call = self.calls.of_dialog(id_of_request(request)) if in_dialog else None
         except ValueError:
-            transaction.respond_once(transaction.reply(400))
+            if self._gatekeeper.may_refuse(transaction.flow):
+                transaction.respond_once(transaction.reply(400))
+            else:
+                transaction.drop()
             return
         if call is not None:
             call.receive(transaction, request)

@@ -131,7 +131,7 @@ def test_path_that_seems_full_gets_much_less() -> None:
     sender = RtpSender(SSRC, PLAIN)
     media = [PlayoutPacket(slot * 960, speech()[slot * 480 :][:480], False) for slot in range(300)]
     before = sum(len(packet.payload) for packet in sent(sender, media))
-    again = [replace(item, timestamp=item.timestamp + 300 * 960) for item in media]
+    again = [item._replace(timestamp=item.timestamp + 300 * 960) for item in media]
     sender.reported(5.0, lost(0.4))
     sender.reported(6.0, lost(0.4))
     assert sum(len(packet.payload) for packet in sent(sender, again)) < 0.7 * before

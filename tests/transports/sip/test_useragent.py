@@ -110,9 +110,25 @@ async def test_end_of_the_server_waits_for_the_answers_to_its_byes() -> None:
     await closing
 
 
+async def test_end_of_the_server_waits_until_calls_that_ring_are_called_off() -> None:
+    world = World()
+    world.agent._around = replace(world.agent._around, settings=replace(world.agent._around.settings, goodbye_s=20.0))
+    phone = world.phone()
+    await world.agent.dial("+15550123")
+    await world.settle()
+    closing = asyncio.get_running_loop().create_task(world.agent.close())
+    await world.settle()
+    phone.answer(100)
+    assert phone.new() == ["INVITE", "CANCEL"]
+    assert not closing.done()
+    phone.answer(487)
+    await closing
+    assert phone.new() == ["ACK"]
+
+
 async def test_stranger_hears_nothing(world: World) -> None:
     phone = world.phone(Flow("udp", US, ("203.0.113.66", 5060)))
-    for method in ("INVITE", "OPTIONS", "REGISTER", "BYE"):
+    for method in ("INVITE", "OPTIONS", "REGISTER", "BYE", "CANCEL"):
         phone.send(method)
     phone.our_tag = "guessed"
     phone.send("BYE")
@@ -361,10 +377,23 @@ async def test_ended_call_can_be_looked_up_for_a_while(world: World) -> None:
     assert world.agent.calls.get(call.id) is None
 
 
-async def test_malformed_request_of_a_stranger_hears_nothing(world: World) -> None:
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("Max-Forwards: 70", "Call-ID: another"),
+        ("From: ", 'From: """""<sip:a@b>\r\nX-From: '),
+        ("CSeq: 1 OPTIONS", "CSeq: OPTIONS"),
+    ],
+)
+async def test_malformed_request_of_a_stranger_hears_nothing(world: World, line: str, instead: str) -> None:
     phone = world.phone(Flow("udp", US, ("203.0.113.66", 5060)))
-    phone.send_text(phone.text("OPTIONS", "", "Call-ID: another", cseq=1, branch="z9hG4bK-x"))
+    trunk = world.phone()
+    for sender in (phone, trunk):
+        text = sender.text("OPTIONS", "", "", cseq=1, branch="z9hG4bK-x")
+        assert line in text
+        sender.send_text(text.replace(line, instead, 1))
     await world.settle()
+    assert trunk.last.status == 400
     assert phone.received == []
 
 

@@ -59,13 +59,20 @@ def refuse_error(transaction: ServerTransaction, error: RtcServerError) -> None:
         refuse(transaction, 500)
 
 
-def refuse_unfit(transaction: ServerTransaction, request: Request) -> bool:
-    """Refuse what asks for something that is not done here: an extension (420), a body other than a session description
-    (415), an answer in another form (406). True, when it did."""
+def refuse_extensions(transaction: ServerTransaction, request: Request) -> bool:
+    """Refuse what requires an extension that is not known here (420). True, when it did."""
     unsupported = [name for name in request.headers.all("Require") if name.lower() not in EXTENSIONS]
     if unsupported:
         refuse(transaction, 420, Unsupported=", ".join(unsupported))
-    elif request.body and _type_of(request) != SDP:
+    return bool(unsupported)
+
+
+def refuse_unfit(transaction: ServerTransaction, request: Request) -> bool:
+    """Refuse what asks for something that is not done here: an extension (420), a body other than a session description
+    (415), an answer in another form (406). True, when it did."""
+    if refuse_extensions(transaction, request):
+        return True
+    if request.body and _type_of(request) != SDP:
         refuse(transaction, 415, Accept=SDP)
     elif (request.headers.get("Content-Encoding") or "identity").strip().lower() != "identity":
         refuse(transaction, 415, Accept=SDP, Accept_Encoding="identity")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -23,7 +23,7 @@ from rtc_server.transports.sip.call.feed import CallFeed
 from rtc_server.transports.sip.call.path import Path
 from rtc_server.transports.sip.call.requests import DialogRequests
 from rtc_server.transports.sip.call.surroundings import Surroundings
-from rtc_server.transports.sip.dialog.dialog import Dialog, DialogId
+from rtc_server.transports.sip.dialog.dialog import Dialog, DialogId, id_of_request
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request
 from rtc_server.transports.sip.transaction.base import ServerTransaction
@@ -103,13 +103,21 @@ class Call(ABC):
         self._around = around
         self._observer = observer
         self._media: CallMedia | None = None
+        self._dialogs: dict[DialogId, DialogRequests] = {}
+        """More than one where an INVITE of ours was forked."""
         self._requests: DialogRequests | None = None
+        """In the dialog that counts: of the branch that has answered, until then of the first that rings."""
         self._established: Established | None = None
         self._flow: Flow | None = None
 
     @property
     def has_ended(self) -> bool:
         return self.state is CallState.ENDED
+
+    @property
+    def dialog_ids(self) -> Collection[DialogId]:
+        """Of all dialogs that this call has had."""
+        return self._dialogs.keys()
 
     # ---- for applications --------------------------------------------------------------------------------------------
 
@@ -149,9 +157,10 @@ class Call(ABC):
 
     def receive(self, transaction: ServerTransaction, request: Request) -> None:
         """A request in one of this call's dialogs."""
-        requests = self._requests
-        if self.state is CallState.ENDED or requests is None:
-            transaction.respond(transaction.reply(481))
+        requests = self._dialogs[id_of_request(request)]
+        is_ours = requests is self._requests
+        if self.state is CallState.ENDED or (self._established is not None and not is_ours):
+            self._receive_late(transaction, request)
             return
         try:
             in_order = requests.dialog.receive(request, transaction.flow)
@@ -161,14 +170,18 @@ class Call(ABC):
         if not in_order:
             transaction.respond(transaction.reply(500))
             return
-        self._seen_on(transaction.flow)
+        if is_ours:
+            self._seen_on(transaction.flow)
         self.guard(lambda: self._receive(transaction, request))
         if not transaction.answered and self.has_ended:
             transaction.respond(transaction.reply(500))  # a defect of ours
 
     def on_ack(self, ack: Request, flow: Flow) -> None:
-        if self._requests is not None:
-            self._requests.dialog.flow = flow
+        requests = self._dialogs[id_of_request(ack)]
+        if requests is not self._requests:
+            return
+        requests.dialog.flow = flow
+        self._seen_on(flow)
         if self._established is not None and self.state is CallState.ANSWERED:
             self._established.on_alive()
         self.guard(lambda: self._on_ack(ack))
@@ -211,7 +224,15 @@ class Call(ABC):
     # ---- the steps that differ ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _receive(self, transaction: ServerTransaction, request: Request) -> None: ...
+    def _receive(self, transaction: ServerTransaction, request: Request) -> None:
+        """A request in order, in a dialog that lives."""
+
+    def _receive_late(self, transaction: ServerTransaction, request: Request) -> None:
+        """A request in a dialog that is over for us. A BYE has crossed ours (RFC 5407 section 3.2)."""
+        hangs_up = request.method == "BYE"
+        transaction.respond(transaction.reply(200 if hangs_up else 481))
+        if hangs_up and self.has_ended:
+            self._over()
 
     @abstractmethod
     def _on_ack(self, ack: Request) -> None: ...
@@ -252,11 +273,18 @@ class Call(ABC):
         media.open(flow.local[0], self._around.network.contact(flow)[0])
 
     def _requests_of(self, dialog: Dialog) -> DialogRequests:
-        path = Path(dialog, self._around.network, self._around.tasks)
-        self._observer.on_dialog(self, dialog.id)
-        return DialogRequests(
-            dialog, path, self._around.transactions, self._credentials, self.guard, self._on_gone, self._on_alive
+        requests = DialogRequests(
+            dialog,
+            Path(dialog, self._around.network, self._around.tasks),
+            self._around.transactions,
+            self._credentials,
+            self.guard,
+            on_gone=lambda: self._on_gone(requests),
+            on_alive=lambda: self._on_alive(requests),
         )
+        self._dialogs[dialog.id] = requests
+        self._observer.on_dialog(self, dialog.id)
+        return requests
 
     def _establish(self, requests: DialogRequests, media: CallMedia) -> Established:
         self._requests = requests
@@ -287,16 +315,17 @@ class Call(ABC):
         self._let_go()
         self._observer.on_over(self)
 
-    def _on_gone(self) -> None:
-        self.end("peer_gone")
+    def _on_gone(self, requests: DialogRequests) -> None:
+        """Before the answer the INVITE says itself what becomes of it."""
+        if self._established is not None and requests is self._requests:
+            self.end("peer_gone")
 
-    def _on_alive(self) -> None:
-        if self._established is not None and self.state is CallState.ANSWERED:
+    def _on_alive(self, requests: DialogRequests) -> None:
+        if self._established is not None and requests is self._requests and self.state is CallState.ANSWERED:
             self._established.on_alive()
 
     def _on_hold(self, held: bool) -> None:
-        if self.state is CallState.ANSWERED:
-            self.feed.tell("held" if held else "resumed")
+        self.feed.tell("held" if held else "resumed")
 
     def _on_leg_closed(self, reason: str) -> None:
         self.end(reason)

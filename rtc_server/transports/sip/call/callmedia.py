@@ -18,7 +18,8 @@ class CallMedia:
     Args:
         on_event: hears every event of the session.
         on_closed: the session has closed the leg, and with it the ports.
-        on_hold: what the other end wants: True, when it no longer takes our audio; False, when it does again.
+        on_hold: what the other end of an answered call wants: True, when it takes no audio of ours; False, when it does
+            again.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class CallMedia:
         self._policy = policy
         self._session: Session | None = None
         self._attachment: Attachment | None = None
+        self._answered = False
         self._closed = False
         self._port: Port | None = None
         self._negotiation: MediaNegotiation | None = None
@@ -87,11 +89,17 @@ class CallMedia:
         self.leg.agree(agreed, self.peer_host)
         if self.held is agreed.sends_audio:
             self.held = not agreed.sends_audio
-            self._on_hold(self.held)
+            if self._answered:
+                self._on_hold(self.held)
 
     def answer(self) -> None:
-        if self.leg is not None:
-            self.leg.answer()
+        """Audio flows from now on. Called once."""
+        if self.leg is None:
+            return
+        self._answered = True
+        self.leg.answer()
+        if self.held:
+            self._on_hold(True)
 
     def keep_alive(self) -> None:
         if self.leg is not None:

@@ -22,8 +22,8 @@ class Calls:
         self._timers = timers
         self._live: dict[str, Call] = {}
         self._ended: dict[str, tuple[float, Call]] = {}
+        self._not_over: set[str] = set()
         self._by_dialog: dict[DialogId, Call] = {}
-        self._dialogs: dict[str, list[DialogId]] = {}
         self._none_left = asyncio.Event()
         self._none_left.set()
         self.feed = CallFeed(lasting=True)
@@ -56,6 +56,8 @@ class Calls:
     def add(self, call: Call) -> None:
         if call.state is not CallState.ENDED:
             self._live[call.id] = call
+            self._not_over.add(call.id)
+            self._none_left.clear()
             call.feed.pass_on = lambda event: self.feed.put({"call_id": call.id, **event})
 
     async def wait_over(self) -> None:
@@ -63,9 +65,7 @@ class Calls:
         await self._none_left.wait()
 
     def add_dialog(self, call: Call, dialog_id: DialogId) -> None:
-        self._none_left.clear()
         self._by_dialog[dialog_id] = call
-        self._dialogs.setdefault(call.id, []).append(dialog_id)
 
     def on_ended(self, call: Call) -> None:
         self._live.pop(call.id, None)
@@ -73,9 +73,10 @@ class Calls:
         self._forget_old()
 
     def on_over(self, call: Call) -> None:
-        for dialog_id in self._dialogs.pop(call.id, ()):
+        for dialog_id in call.dialog_ids:
             self._by_dialog.pop(dialog_id, None)
-        if not self._by_dialog:
+        self._not_over.discard(call.id)
+        if not self._not_over:
             self._none_left.set()
 
     def _forget_old(self) -> None:

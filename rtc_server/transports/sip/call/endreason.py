@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rtc_server.transports.sip.message.headers import Reason
 from rtc_server.transports.sip.message.message import Request
 
 MAX_DETAIL_CHARS = 128
@@ -51,7 +52,7 @@ _OUTCOMES = {
 def reason_header(reason: str) -> str:
     """The value of a Reason header for a BYE or a CANCEL of ours."""
     cause, text = _Q850.get(reason, _NORMAL)
-    return f'Q.850;cause={cause};text="{text}"'
+    return str(Reason("Q.850", cause, text))
 
 
 def status_for(reason: str) -> int:

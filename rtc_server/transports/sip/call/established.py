@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from rtc_server.transports.sip.call.answers import EXTENSIONS, describe_us, refuse
+from rtc_server.transports.sip.call.answers import describe_us, refuse, refuse_extensions
 from rtc_server.transports.sip.call.callmedia import CallMedia
 from rtc_server.transports.sip.call.digits import PLAIN, RELAY, digit_of, is_digit_info
 from rtc_server.transports.sip.call.endreason import told_by
@@ -54,7 +54,7 @@ class Established:
             around.settings.quiet_s,
             heard_s=lambda: max(self._heard_s, media.last_audio_s),
             wanted=lambda: not media.held and media.expects_audio,
-            ask=partial(guard, self._ask),
+            ask=partial(guard, self.ask),
         )
 
     def start(self) -> None:
@@ -71,8 +71,8 @@ class Established:
         self._media.keep_alive()
 
     def ask(self) -> None:
-        """Find out at once whether the other end is there."""
-        self._ask()
+        """Find out whether the other end is there."""
+        self._requests.send("OPTIONS", headers=[("Accept", "application/sdp")])
 
     def receive(self, transaction: ServerTransaction, request: Request) -> None:
         """A request in the dialog, in order."""
@@ -85,9 +85,8 @@ class Established:
                 self.renegotiation.on_invite(transaction, request)
             case "UPDATE":
                 self.renegotiation.on_update(transaction, request)
-            case _ if any(not requires_known(name) for name in request.headers.all("Require")):
-                unknown = [name for name in request.headers.all("Require") if not requires_known(name)]
-                refuse(transaction, 420, Unsupported=", ".join(unknown))
+            case _ if refuse_extensions(transaction, request):
+                pass
             case "OPTIONS":
                 transaction.respond(describe_us(transaction.reply(200)))
             case "INFO":
@@ -113,10 +112,3 @@ class Established:
         else:
             transaction.respond(transaction.reply(200))
             self._media.digit(digit)
-
-    def _ask(self) -> None:
-        self._requests.send("OPTIONS", headers=[("Accept", "application/sdp")])
-
-
-def requires_known(extension: str) -> bool:
-    return extension.lower() in EXTENSIONS

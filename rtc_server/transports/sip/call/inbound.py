@@ -113,6 +113,8 @@ class InboundCall(Call):
             self.end("internal_error")
 
     def _ring(self) -> None:
+        if self.state is not CallState.RINGING:
+            return
         self.feed.tell("ringing")
         if not requires(self._invite.request, "100rel"):
             self._invite.respond(self._provisional())
@@ -167,9 +169,9 @@ class InboundCall(Call):
             self._on_ack_lost,
         )
         established.start()
+        self.feed.tell("answered")
         if self._answer:
             media.answer()
-        self.feed.tell("answered")
         log.info("call answered", call_id=self.id, session_id=self.session_id)
 
     def _on_ack(self, ack: Request) -> None:
@@ -222,6 +224,11 @@ class InboundCall(Call):
                 refuse(transaction, 481)
             case _:
                 refuse(transaction, 405)
+
+    def _receive_late(self, transaction: ServerTransaction, request: Request) -> None:
+        if request.method == "BYE" and self._answered is not None:
+            self._answered.stop()  # the BYE of ours that waits for the ACK need not be sent any more
+        super()._receive_late(transaction, request)
 
     def _acknowledges(self, prack: Request) -> bool:
         return self._reliable is not None and self._reliable.acknowledges(prack)

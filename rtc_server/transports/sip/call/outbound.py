@@ -29,16 +29,17 @@ from rtc_server.transports.sip.call.sessionrefresh import min_se
 from rtc_server.transports.sip.call.surroundings import Surroundings, admit
 from rtc_server.transports.sip.dialog.dialog import MAX_FORWARDS, Dialog, tag_of
 from rtc_server.transports.sip.flow import Flow
-from rtc_server.transports.sip.message.headers import CSeq
+from rtc_server.transports.sip.message.headers import CSeq, RAck
 from rtc_server.transports.sip.message.message import Headers, Request, Response
 from rtc_server.transports.sip.negotiation.sdp import MediaRefused
 from rtc_server.transports.sip.network.target import Target
-from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction
+from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction, State
 from rtc_server.transports.sip.transaction.invite_client import InviteClientTransaction
 
 MAX_BRANCHES = 8
-"""Answers of a forked INVITE that are told apart."""
+"""Phones of a forked INVITE that are told apart while they ring, and as many that answer."""
 MAX_LENGTHENINGS = 2
+_NOT_ANSWERED = (State.CALLING, State.PROCEEDING)
 
 log = get_logger(__name__)
 
@@ -70,8 +71,6 @@ class OutboundCall(Call):
         self._dialled = dialled
         self._contact_for = contact_for
         self._transaction: InviteClientTransaction | None = None
-        self._request: Request | None = None
-        self._offer = b""
         self._sign_in = self._credentials()
         self._branches: dict[str, DialogRequests] = {}
         self._reliable_seen: dict[str, int] = {}
@@ -95,8 +94,14 @@ class OutboundCall(Call):
                 session.close(self.end_reason or "call_ended")
             else:
                 media.adopt(session)
-        except BaseException as error:
-            self.end(getattr(error, "code", "cancelled"))
+        except RtcServerError as error:
+            self.end(error.code)
+            raise
+        except asyncio.CancelledError:
+            self.end("cancelled")
+            raise
+        except BaseException:
+            self.end("internal_error")
             raise
 
     def start(self) -> None:
@@ -122,6 +127,7 @@ class OutboundCall(Call):
             self._media.join()
         except RtcServerError as error:
             self.end(error.code)
+        if self.has_ended:
             return
         headers = Headers()
         headers.add("Max-Forwards", MAX_FORWARDS)
@@ -132,14 +138,12 @@ class OutboundCall(Call):
         headers.add("Contact", self._contact_for(flow))
         for name, value in self._dialled.headers:
             headers.add(name, value)
-        self._offer = self._media.negotiation.make_offer()
-        request = Request("INVITE", self._dialled.uri, headers, self._offer)
+        request = Request("INVITE", self._dialled.uri, headers, self._media.negotiation.make_offer())
         describe_us_as_caller(request, self._around.settings.session_expires_s)
         headers.set("Content-Type", SDP)
         self._send(request, flow)
 
     def _send(self, request: Request, flow: Flow) -> None:
-        self._request = request
         try:
             self._transaction = self._around.transactions.invite(
                 request,
@@ -148,13 +152,10 @@ class OutboundCall(Call):
                 lambda failure: self.guard(partial(self._on_failed, failure)),
             )
         except CapacityError as error:
-            self.end(error.code)
+            self.end(error.code, tell_peer=False)
 
     def _send_again(self, request: Request, flow: Flow) -> None:
         """The same INVITE with what it lacked (section 8.1.3.5)."""
-        if self.state is CallState.ENDED:
-            self._over()
-            return
         number = CSeq.parse(request.headers.get("CSeq") or "").number + 1
         request.headers.set("CSeq", f"{number} INVITE")
         self._branches.clear()
@@ -162,8 +163,6 @@ class OutboundCall(Call):
         self._send(request, flow)
 
     def _on_response(self, request: Request, flow: Flow, response: Response) -> None:
-        if request is not self._request:
-            return
         if response.status < 200:
             self._on_provisional(request, flow, response)
         elif response.status < 300:
@@ -196,10 +195,7 @@ class OutboundCall(Call):
     def _on_provisional(self, request: Request, flow: Flow, response: Response) -> None:
         if response.status == 100 or self.state is CallState.ENDED:
             return
-        try:
-            branch = self._branch(request, flow, response)
-        except ValueError:
-            branch = None
+        branch = self._branch(request, flow, response, len(self._branches) < MAX_BRANCHES)
         if branch is not None and requires(response, "100rel") and not self._prack(request, branch, response):
             return
         if response.status == 180 and self.state is CallState.CALLING:
@@ -208,12 +204,15 @@ class OutboundCall(Call):
         if response.body and branch is not None:
             self._hear_early(response.body)
 
-    def _branch(self, request: Request, flow: Flow, response: Response) -> DialogRequests | None:
+    def _branch(self, request: Request, flow: Flow, response: Response, may_be_new: bool) -> DialogRequests | None:
         """The dialog of this response; None where it makes none."""
         tag = tag_of(response.headers.get("To"))
-        if tag and tag not in self._branches and len(self._branches) < MAX_BRANCHES:
-            requests = self._requests_of(Dialog.of_our_invite(request, response, flow))
-            self._branches[tag] = requests
+        if tag and tag not in self._branches and may_be_new:
+            try:
+                dialog = Dialog.of_our_invite(request, response, flow)
+            except ValueError:
+                return None
+            requests = self._branches[tag] = self._requests_of(dialog)
             if self._requests is None:
                 self._requests = requests
         return self._branches.get(tag)
@@ -227,7 +226,8 @@ class OutboundCall(Call):
         if last is not None and int(text) != last + 1:
             return False
         self._reliable_seen[tag] = int(text)
-        branch.send("PRACK", headers=[("RAck", f"{text} {request.headers.get('CSeq')}")])
+        invite = CSeq.parse(request.headers.get("CSeq") or "")
+        branch.send("PRACK", headers=[("RAck", str(RAck(int(text), invite.number, invite.method)))])
         return True
 
     def _hear_early(self, body: bytes) -> None:
@@ -247,12 +247,11 @@ class OutboundCall(Call):
     # ---- answered ----------------------------------------------------------------------------------------------------
 
     def _on_answered(self, request: Request, flow: Flow, response: Response) -> None:
-        try:
-            branch = self._branch(request, flow, response)
-        except ValueError:
-            branch = None
+        branch = self._branch(request, flow, response, len(self._answered_tags) < MAX_BRANCHES)
         if branch is None:
-            if self.state is not CallState.ANSWERED:
+            if self.state is CallState.ENDED:
+                self._over()
+            elif self.state is not CallState.ANSWERED:
                 self.end("failed", detail="no dialog", tell_peer=False)
             return
         tag = branch.dialog.id.remote_tag
@@ -280,8 +279,8 @@ class OutboundCall(Call):
             return
         established.renegotiation.refresh.confirmed(response)
         established.start()
-        media.answer()
         self.feed.tell("answered")
+        media.answer()
         log.info("call answered", call_id=self.id, session_id=self.session_id)
 
     def _take_answer(self, media: CallMedia, body: bytes) -> bool:
@@ -329,7 +328,7 @@ class OutboundCall(Call):
                 self._bye(reason)
             else:
                 self._over()
-        elif tell_peer and self._transaction is not None and not self._transaction.over:
+        elif tell_peer and self._transaction is not None and self._transaction.state in _NOT_ANSWERED:
             self._transaction.cancel(reason_header(reason))
         else:
             self._over()

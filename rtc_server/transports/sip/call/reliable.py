@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from rtc_server.transports.sip.message.headers import CSeq
+from rtc_server.transports.sip.message.headers import CSeq, RAck
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.transaction.base import ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Intervals, Timer, Timers
@@ -33,7 +33,7 @@ class ReliableProvisional:
         response.headers.add("Require", "100rel")
         response.headers.set("RSeq", str(rseq))
         invite = CSeq.parse(transaction.request.headers.get("CSeq") or "")
-        self._rack = (str(rseq), str(invite.number), "INVITE")
+        self._rack = RAck(rseq, invite.number, invite.method)
         self._transaction = transaction
         self._response = response
         self._timers = timers
@@ -45,7 +45,10 @@ class ReliableProvisional:
 
     def acknowledges(self, prack: Request) -> bool:
         """Whether this PRACK is for our response, and the first one: it is to be answered 200, any other 481."""
-        rack = tuple((prack.headers.get("RAck") or "").split())
+        try:
+            rack = RAck.parse(prack.headers.get("RAck") or "")
+        except ValueError:
+            return False
         if not self._waiting or rack != self._rack:
             return False
         self._waiting = False

@@ -14,7 +14,6 @@ from rtc_server.transports.sip.call.answers import (
     SDP,
     allows,
     describe_us,
-    refuse,
     refuse_media,
     refuse_unfit,
     with_sdp,
@@ -23,6 +22,7 @@ from rtc_server.transports.sip.call.callmedia import CallMedia
 from rtc_server.transports.sip.call.requests import DialogRequests, Guard, Outcome, status_of
 from rtc_server.transports.sip.call.sessionrefresh import SessionRefresh
 from rtc_server.transports.sip.call.surroundings import Surroundings
+from rtc_server.transports.sip.dialog.sessiontimer import RefreshMethod
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.negotiation.sdp import MediaRefused
 from rtc_server.transports.sip.transaction.base import ServerTransaction
@@ -56,18 +56,19 @@ class Renegotiation:
         self._owner = owner
         self._peer_updates = False
         self._answered: AnsweredInvite | None = None
-        self._asking = False
+        self._asking: RefreshMethod | None = None
+        self._stopped = False
         self._glares = 0
         self._retry: Timer | None = None
         self.refresh = SessionRefresh(around, guard, self.ask, partial(end, "session_expired"))
 
     def stop(self) -> None:
+        self._stopped = True
         self.refresh.stop()
-        for waiting in (self._answered, self._retry):
-            if isinstance(waiting, AnsweredInvite):
-                waiting.stop()
-            elif waiting is not None:
-                waiting.cancel()
+        if self._answered is not None:
+            self._answered.stop()
+        if self._retry is not None:
+            self._retry.cancel()
 
     def learn(self, message: Request | Response) -> None:
         """What an INVITE or its 2xx says the other end can do."""
@@ -77,9 +78,6 @@ class Renegotiation:
     # ---- theirs ------------------------------------------------------------------------------------------------------
 
     def on_invite(self, transaction: ServerTransaction, request: Request) -> None:
-        if self._asking:
-            refuse(transaction, 491)
-            return
         if refuse_unfit(transaction, request) or self.refresh.refuses(transaction, request):
             return
         negotiation = self._media.negotiation
@@ -103,15 +101,12 @@ class Renegotiation:
             with_sdp(response, body),
             self._around.timers,
             self._around.intervals,
-            on_ack=(lambda ack: None) if is_offer else self._take_late_answer,
+            on_ack=lambda ack: None if is_offer else self._take_answer(ack.body),
             on_lost=partial(self._guard, partial(self._end, "ack_lost")),
         )
         self._media.follow()
 
     def on_update(self, transaction: ServerTransaction, request: Request) -> None:
-        if self._asking and request.body:
-            refuse(transaction, 491)
-            return
         if refuse_unfit(transaction, request) or self.refresh.refuses(transaction, request):
             return
         body = b""
@@ -137,9 +132,9 @@ class Renegotiation:
         self.refresh.accept(request, response)
         return response
 
-    def _take_late_answer(self, ack: Request) -> None:
+    def _take_answer(self, body: bytes) -> None:
         try:
-            self._media.negotiation.take_answer(ack.body)
+            self._media.negotiation.take_answer(body)
         except MediaRefused:
             self._end("media_refused")  # an answer cannot be refused otherwise
         else:
@@ -151,25 +146,30 @@ class Renegotiation:
         """Refresh the session: by an UPDATE without a body where the other end knows it, else by a re-INVITE that
         offers what there is."""
         negotiation = self._media.negotiation
-        if self._asking or (negotiation.offer_pending and not self._peer_updates):
+        if self._stopped or self._asking is not None or (negotiation.offer_pending and not self._peer_updates):
             return
-        self._asking = True
         headers = self.refresh.headers()
         if self._peer_updates:
+            self._asking = "UPDATE"
             self._requests.send("UPDATE", self._on_outcome, headers=headers)
         else:
+            self._asking = "INVITE"
             typed = [*headers, ("Content-Type", SDP)]
             self._requests.send("INVITE", self._on_outcome, body=negotiation.make_offer(), headers=typed)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        self._asking = False
+        asked_by, self._asking = self._asking, None
+        if self._stopped:
+            return
         status = status_of(outcome)
-        negotiation = self._media.negotiation
         if isinstance(outcome, Response) and status < 300:
             self._glares = 0
-            self._on_accepted(outcome)
+            self.refresh.confirmed(outcome)
+            if asked_by == "INVITE":
+                self._take_answer(outcome.body)
             return
-        negotiation.drop_offer()
+        if asked_by == "INVITE":
+            self._media.negotiation.drop_offer()
         if status == 491 and self._glares < MAX_GLARES:
             self._glares += 1
             self._retry = self._around.timers.after(
@@ -180,17 +180,6 @@ class Renegotiation:
         elif self._peer_updates and status in (405, 501):
             self._peer_updates = False
             self.ask()
-
-    def _on_accepted(self, response: Response) -> None:
-        self.refresh.confirmed(response)
-        if not self._media.negotiation.offer_pending:
-            return
-        try:
-            self._media.negotiation.take_answer(response.body)
-        except MediaRefused:
-            self._end("media_refused")
-        else:
-            self._media.follow()
 
 
 def glare_delay_s(owner: bool, source: random.Random) -> float:

@@ -17,6 +17,7 @@ from rtc_server.transports.sip.transaction.base import ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Timer
 
 _STATUS_LINE = re.compile(r"SIP/2\.0 ([1-6][0-9]{2})(?: |\r|\n|$)")
+_SAFE = re.compile(r"[!-~]+")
 _TEL = re.compile(r"tel:\+?[0-9A-Za-z().*#_-]{1,64}")
 _MAX_URI_CHARS = 255
 
@@ -94,14 +95,14 @@ class Transfer:
         if asked is None or asked.done():
             return
         if 200 <= status < 300:
-            if not self.accepted:
-                self._accept()
-            asked.set_result(None)
+            self._accept()
         else:
             asked.set_exception(TransferRefused(f"the other end answered {status}"))
 
     def _accept(self) -> None:
         self.accepted = True
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result(None)
         self._tell("transfer", status=100)
         expired = partial(self._guard, partial(self._end, "transferred"))
         self._deadline = self._around.timers.after(self._around.settings.transfer_s, expired)
@@ -123,7 +124,7 @@ class Transfer:
 
 def checked_uri(target: str) -> str:
     """A SIP or tel URI that is safe to write into a header. Raises: BadRequest."""
-    if len(target) <= _MAX_URI_CHARS and not re.search(r"[\s<>\"\x00-\x1f\x7f-\uffff]", target):
+    if len(target) <= _MAX_URI_CHARS and _SAFE.fullmatch(target):
         if _TEL.fullmatch(target):
             return target
         try:

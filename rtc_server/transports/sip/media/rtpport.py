@@ -19,6 +19,9 @@ from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia
 MAX_DATAGRAM_BYTES = 1500
 BATCH_DATAGRAMS = 16
 """Read in one go, so that packets which are due need not wait for a flood."""
+CROWDED_S = 0.008
+"""Datagrams that follow each other faster are read in batches. A phone's do not, and each is the only one there: to
+ask for a second one would cost nearly as much as to read the first."""
 REST_S = 30.0
 """How long a port stays unused behind a call: what the last peer still sends must not be heard by the next one."""
 
@@ -81,7 +84,7 @@ class RtpPorts:
                 self._refuse(error, host, port)
                 continue
             self.in_use += 1
-            return RtpPort(LocalMedia(told_host or host, port, port + 1), *sockets, self._release)
+            return RtpPort(LocalMedia(told_host or host, port, port + 1), *sockets, self._release, self._clock)
         raise NoRtpPort("every RTP port is in use", hint=f"{self.in_use} calls hold one; widen the range of RTP ports")
 
     def _refuse(self, error: OSError, host: str, port: int) -> None:
@@ -101,19 +104,25 @@ class RtpPort:
     whatever comes; ICMP errors of earlier datagrams are counted."""
 
     def __init__(
-        self, local: LocalMedia, rtp: socket.socket, rtcp: socket.socket, on_closed: Callable[[RtpPort], None]
+        self,
+        local: LocalMedia,
+        rtp: socket.socket,
+        rtcp: socket.socket,
+        on_closed: Callable[[RtpPort], None],
+        clock: Callable[[], float],
     ) -> None:
         self.local = local
         self._rtp, self._rtcp = rtp, rtcp
         self._on_closed = on_closed
+        self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     def listen(self, on_rtp: Callable[[bytes, Address], None], on_rtcp: Callable[[bytes, Address], None]) -> None:
         """Hand on what comes, with its source. What came before stays in the sockets' buffers, as far as they reach."""
         self._loop = loop = asyncio.get_running_loop()
-        loop.add_reader(self._rtp, self._read, self._rtp, on_rtp)
-        loop.add_reader(self._rtcp, self._read, self._rtcp, on_rtcp)
+        loop.add_reader(self._rtp, self._read, _Reader(self._rtp, on_rtp))
+        loop.add_reader(self._rtcp, self._read, _Reader(self._rtcp, on_rtcp))
 
     def send_rtp(self, datagram: bytes, destination: Address) -> bool:
         """True where the datagram was given to the network."""
@@ -146,12 +155,12 @@ class RtpPort:
             return False
         return True
 
-    def _read(self, item: socket.socket, receive: Callable[[bytes, Address], None]) -> None:
-        for _ in range(BATCH_DATAGRAMS):
+    def _read(self, reader: _Reader) -> None:
+        for _ in range(reader.batch(self._clock())):
             if self._closed:
                 return
             try:
-                datagram, source = item.recvfrom(MAX_DATAGRAM_BYTES + 1)
+                datagram, source = reader.socket.recvfrom(MAX_DATAGRAM_BYTES + 1)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -160,7 +169,24 @@ class RtpPort:
             if len(datagram) > MAX_DATAGRAM_BYTES:
                 _drop("oversize")
                 continue
-            receive(datagram, (source[0], source[1]))
+            reader.receive(datagram, source[:2])
+
+
+class _Reader:
+    """One of the sockets, and who hears what comes."""
+
+    __slots__ = ("_read_s", "receive", "socket")
+
+    def __init__(self, item: socket.socket, receive: Callable[[bytes, Address], None]) -> None:
+        self.socket = item
+        self.receive = receive
+        self._read_s = float("-inf")
+
+    def batch(self, now: float) -> int:
+        """How many datagrams to read, now that there is one."""
+        crowded = now - self._read_s < CROWDED_S
+        self._read_s = now
+        return BATCH_DATAGRAMS if crowded else 1
 
 
 def _bind_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:

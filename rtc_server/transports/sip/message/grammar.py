@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from sipmessage import grammar
 
 MAX_HOST_CHARS = 255
+MAX_PARAMS = 64
+"""Of one header value, empty ones too."""
 
 TOKEN = re.compile(grammar.TOKEN)
 QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
@@ -60,8 +62,11 @@ def parse_params(text: str) -> dict[str, str | None]:
         return params
     if text[0] != ";":
         raise ValueError("parameters begin with a semicolon")
-    at, end = 1, len(text)
+    at, end, count = 1, len(text), 0
     while at < end:
+        count += 1
+        if count > MAX_PARAMS:
+            raise ValueError(f"more than {MAX_PARAMS} parameters")
         if (found := _PARAM.match(text, at)) is None:
             if (found := _EMPTY_PARAM.match(text, at)) is None:
                 raise ValueError("a malformed parameter")

@@ -7,14 +7,16 @@ import contextlib
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Address, Flow, Transport
 from rtc_server.transports.sip.message.framing import KeepAlive, StreamFramer
 from rtc_server.transports.sip.message.message import MAX_MESSAGE_BYTES, SipParseError
+from rtc_server.transports.sip.network.turns import Turns
 
-READ_BYTES = 8192
+READ_BYTES = 4096
 """At once, so that a connection full of messages does not keep audio waiting."""
 _PONG = b"\r\n"
 _KEEPALIVE_IDLE_S, _KEEPALIVE_EVERY_S, _KEEPALIVE_LOST = 60, 15, 4
@@ -63,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
 
     Args:
         remote: who is at the other end, known before the connection is up.
+        turns: of all connections. One that has to wait for its turn reads nothing meanwhile.
         verified_name: what the peer's certificate was made out to, where we have asked for that.
         inbound: somebody has opened it to us.
     """
@@ -75,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         upcalls: Upcalls,
         limits: StreamLimits,
         clock: Callable[[], float],
+        turns: Turns,
         *,
         inbound: bool,
         verified_name: str | None = None,
@@ -92,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._upcalls = upcalls
         self._limits = limits
         self._clock = clock
+        self._turns = turns
         self._transport: asyncio.Transport | None = None
         self._framer = StreamFramer(limits.message_bytes)
         self._buffer = bytearray(READ_BYTES)
@@ -156,10 +161,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = bytes(self._buffer[:nbytes])
-        # An error behind whole messages comes with the call after theirs.
-        while self.flow is not None and self.usable and self._read(data, self.flow):
-            data = b""
+        done = self._turns.take(partial(self._hear, bytes(self._buffer[:nbytes])))
+        if not done and self._transport is not None:
+            self._transport.pause_reading()
 
     def eof_received(self) -> None:
         """The transport closes itself."""
@@ -173,6 +177,13 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.flow is not None:
             self._upcalls.on_lost(self)
+
+    def _hear(self, data: bytes) -> None:
+        # An error behind whole messages comes with the call after theirs.
+        while self.flow is not None and self.usable and self._read(data, self.flow):
+            data = b""
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def _read(self, data: bytes, flow: Flow) -> bool:
         """True where there may be more to be had."""

@@ -20,6 +20,7 @@ from rtc_server.transports.sip.network.connection import Connection, StreamLimit
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.resolve import is_address
 from rtc_server.transports.sip.network.tls import TlsContexts
+from rtc_server.transports.sip.network.turns import Turns
 
 BACKLOG = 128
 ACCEPT_PAUSE_S = 0.5
@@ -60,6 +61,7 @@ class Streams:
         self._tls = tls
         self._limits = limits
         self._clock = clock
+        self._turns = Turns()
         self._ids = ids if ids is not None else count(1)
         self._connections: dict[int, Connection] = {}
         self._inbound: Counter[str] = Counter()  # by neighbourhood
@@ -241,6 +243,7 @@ class Streams:
             self._upcalls,
             self._limits,
             self._clock,
+            self._turns,
             inbound=inbound,
             verified_name=verified_name,
         )

@@ -13,11 +13,12 @@ from rtc_server import metrics
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.network.addresses import WILDCARDS, SourceAddresses
 from rtc_server.transports.sip.network.listenon import ListenOn
+from rtc_server.transports.sip.network.turns import TURN_S
 
 MAX_DATAGRAM_BYTES = 65_535
 BUFFER_BYTES = 1 << 20
 BATCH_DATAGRAMS = 16
-"""Read in one go, so that a flood does not keep audio waiting."""
+"""Read in one go, within `TURN_S`, so that a flood does not keep audio waiting."""
 _KEEP_ALIVE = b"\r\n\0 "
 """Of nothing else are datagrams that keep a NAT's binding: CRLF (RFC 5626 section 4.4.1); some phones send zeros."""
 
@@ -76,8 +77,9 @@ class UdpSocket:
             self._socket.close()
 
     def _on_readable(self) -> None:
+        began_s = self._loop.time()
         for _ in range(BATCH_DATAGRAMS):
-            if self._closed:
+            if self._closed or self._loop.time() - began_s > TURN_S:
                 return
             try:
                 data, remote = self._socket.recvfrom(MAX_DATAGRAM_BYTES)

@@ -68,6 +68,8 @@ class Transactions:
             Never called for ACK or CANCEL.
         on_ack: the ACK to a 2xx, or one that belongs to nothing: the dialog decides.
         sent_by: host and port for our Via, where the address of our end of the flow is not what others can reach.
+        may_refuse: whether a request is answered that is refused here, before anybody has asked who sent it. Asked once
+            for each; where it is not, not a byte goes back.
         limit: of the requests from others, and once more of ours. At the limit a new request takes the place of the
             oldest one that has been answered, and is only kept in case it comes again. Where all wait for their
             answer, or for the ACK to a 2xx, it gets a 503. Of ours, BYE and CANCEL are always sent: they end something.
@@ -83,6 +85,7 @@ class Transactions:
         *,
         intervals: Intervals | None = None,
         sent_by: Callable[[Flow], str] | None = None,
+        may_refuse: Callable[[Flow], bool] = lambda flow: True,
         limit: int = MAX_TRANSACTIONS,
         random_token: Callable[[], str] = _random_token,
     ) -> None:
@@ -94,6 +97,7 @@ class Transactions:
         self._on_request = on_request
         self._on_ack = on_ack
         self._sent_by = sent_by or _own_address
+        self._may_refuse = may_refuse
         self._limit = limit
         self._random_token = random_token
         self._tag_key = random_token().encode()[: hashlib.blake2b.MAX_KEY_SIZE]
@@ -130,7 +134,7 @@ class Transactions:
         """Answer a malformed request, as far as it can be read, and keep nothing of it. An ACK has no answer."""
         try:
             if request.method != "ACK":
-                self._reply_once(request, way_back(request, flow), status, self._tag(request.to_bytes()))
+                self._refuse(request, flow, way_back(request, flow), status, self._tag(request.to_bytes()))
         except ValueError:
             self.dropped += 1
 
@@ -219,15 +223,15 @@ class Transactions:
             self._reply_once(request, arrival.back, 200, invite.to_tag)
             invite.cancel(request)
         else:
-            self._reply_once(request, arrival.back, 481, self._tag(arrival.identity))
+            self._refuse(request, flow, arrival.back, 481, self._tag(arrival.identity))
 
     def _accept(self, request: Request, flow: Flow, arrival: Arrival) -> None:
         to_tag = self._tag(arrival.identity)
         if arrival.merge_key in self._merge_keys:
-            self._reply_once(request, arrival.back, 482, to_tag)  # section 8.2.2.2
+            self._refuse(request, flow, arrival.back, 482, to_tag)  # section 8.2.2.2
             return
         if not self._make_room():
-            self._reply_once(request, arrival.back, 503, to_tag)
+            self._refuse(request, flow, arrival.back, 503, to_tag)
             return
         around = self._surroundings(
             ended=partial(self._forget_server, arrival), answered=partial(self._on_answered, arrival.key)
@@ -248,6 +252,12 @@ class Transactions:
             transaction.respond(transaction.reply(500))
         if isinstance(transaction, InviteServerTransaction):
             transaction.trying()
+
+    def _refuse(self, request: Request, flow: Flow, back: Flow, status: int, to_tag: str) -> None:
+        if self._may_refuse(flow):
+            self._reply_once(request, back, status, to_tag)
+        else:
+            self.dropped += 1
 
     def _reply_once(self, request: Request, back: Flow, status: int, to_tag: str) -> None:
         response = response_to(request, status, to_tag)

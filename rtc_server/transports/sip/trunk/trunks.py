@@ -84,10 +84,6 @@ class Trunks:
             return None
         return next((trunk for trunk in self._trunks for network in trunk.networks if found in network), None)
 
-    @property
-    def asks_for_digest(self) -> bool:
-        return bool(self._by_username)
-
 
 def ip_of(address: str) -> IpAddress | None:
     """Without a scope, and IPv4 as itself where an IPv6 socket has received it. None: this is no address."""

@@ -12,7 +12,16 @@ from tests.transports.sip.call.fakes import World, events_of
 from tests.transports.sip.call.phone import Phone, sdp
 
 BODIES = ("", sdp(), sdp(direction="inactive"), sdp("18 G729/8000"), sdp(port=0), "nonsense", "v=0\r\n")
-HEADERS = ("", "Require: 100rel", "Require: x", "Session-Expires: 90;refresher=uac\r\nSupported: timer", "Contact: *")
+HEADERS = (
+    "",
+    "Require: 100rel",
+    "Require: x",
+    "Session-Expires: 90;refresher=uac\r\nSupported: timer",
+    "Session-Expires: 90;refresher=uas\r\nSupported: timer\r\nAllow: INVITE, ACK, BYE, UPDATE",
+    "Contact: *",
+)
+TAGS = (None, None, "another", "third")
+"""Of the phones of a forked call."""
 REQUESTS = ("INVITE", "UPDATE", "BYE", "INFO", "OPTIONS", "REFER", "NOTIFY", "PRACK", "MESSAGE")
 STATUSES = (100, 180, 183, 200, 202, 302, 401, 404, 408, 422, 481, 486, 491, 500, 603)
 
@@ -32,7 +41,7 @@ class Chaos:
             self.calls.append(await self.world.agent.dial("+15550123"))
             await self.world.settle()
         else:
-            phone.invite(self.random.choice(BODIES[:3]), self.random.choice(HEADERS[:4]))
+            phone.invite(self.random.choice(BODIES[:3]), self.random.choice(HEADERS[:5]))
             await self.world.settle()
             self.calls += self.world.agent.calls
         for _ in range(steps):
@@ -53,7 +62,7 @@ class Chaos:
             to = self.random.choice(asked)
             if "tag=" not in (to.headers.get("To") or ""):
                 phone.join(to)
-            phone.answer(self.random.choice(STATUSES), body, headers, to=to.method)
+            phone.answer(self.random.choice(STATUSES), body, headers, to=to.method, tag=self.random.choice(TAGS))
         elif choice < 0.97:
             phone.send(self.random.choice(REQUESTS), body, headers)
         else:

@@ -7,9 +7,10 @@ import asyncio
 from rtc_server.engine.client import Live
 from rtc_server.transports.sip.call.call import CallState
 from rtc_server.transports.sip.call.surroundings import CallSettings
+from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.trunk.webhook import Accept, Reject
 from tests.transports.sip.call.fakes import FakeWebhook, World, audio_of, events_of
-from tests.transports.sip.call.phone import FLOW, sdp
+from tests.transports.sip.call.phone import FLOW, THEM, US, sdp
 
 
 async def test_call_rings_while_the_agent_gets_ready_and_is_answered_then(world: World) -> None:
@@ -177,6 +178,16 @@ async def test_answer_is_repeated_until_the_ack_and_then_no_more(world: World) -
     phone.ack()
     await world.advance(31)
     assert phone.count("200") == 4
+
+
+async def test_connection_that_brings_the_ack_is_the_one_that_is_kept(world: World) -> None:
+    first, second = (Flow("tcp", US, (THEM[0], port), port) for port in (40_001, 40_002))
+    phone = await world.ringing(world.phone(first))
+    await world.tick(2)
+    assert world.network.held == [first]
+    phone.flow = second
+    phone.ack()
+    assert world.network.held == [second]
 
 
 async def test_lost_ack_ends_the_call_with_a_bye(world: World) -> None:

@@ -215,7 +215,9 @@ async def test_call_that_ends_ends_the_wait_for_its_transfer(world: World) -> No
         await task
 
 
-@pytest.mark.parametrize("target", ["", "nobody", "sip:a@b\r\nX: y", "http://example.com", "sip:<x>@y"])
+@pytest.mark.parametrize(
+    "target", ["", "nobody", "sip:a@b\r\nX: y", "http://example.com", "sip:<x>@y", "sip:\U0001f600@y"]
+)
 async def test_transfer_to_no_uri_is_refused(world: World, target: str) -> None:
     await world.answered()
     with pytest.raises(BadRequest):

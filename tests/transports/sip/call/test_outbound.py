@@ -361,3 +361,14 @@ async def test_calls_of_both_directions_use_the_same_hold(world: World) -> None:
     await world.settle()
     assert audio_of(phone.last.body).direction == "recvonly"
     assert (await types_of(call))[-1] == "held"
+
+
+async def test_call_that_cannot_be_sent_again_leaves_nothing(world: World) -> None:
+    call, phone = await dialled(world)
+    phone.answer(180)
+    world.agent._transactions._limit = 1
+    phone.answer(401, headers=CHALLENGE.format("one"))
+    await world.settle()
+    assert call.end_reason == "too_many_transactions"
+    world.agent._transactions._limit = 4096
+    await world.assert_nothing_left()

@@ -9,7 +9,16 @@ import pytest
 
 from rtc_server.errors import CapacityError, ConfigError
 from rtc_server.transports.sip.flow import Address
-from rtc_server.transports.sip.media.rtpport import MAX_DATAGRAM_BYTES, REST_S, NoRtpPort, RtpPort, RtpPorts
+from rtc_server.transports.sip.media.rtpport import (
+    BATCH_DATAGRAMS,
+    CROWDED_S,
+    MAX_DATAGRAM_BYTES,
+    REST_S,
+    NoRtpPort,
+    RtpPort,
+    RtpPorts,
+    _Reader,
+)
 
 HOST = "127.0.0.1"
 
@@ -195,3 +204,20 @@ async def test_port_may_be_closed_by_what_it_has_just_received(peer: socket.sock
     peer.sendto(b"one", (HOST, first))
     peer.sendto(b"two", (HOST, first))
     await asyncio.wait_for(closed.wait(), 5)
+
+
+def test_crowded_datagrams_are_read_in_batches_and_those_of_a_phone_one_by_one(peer: socket.socket) -> None:
+    reader = _Reader(peer, lambda datagram, source: None)
+    assert [reader.batch(now) for now in (1.0, 1.02, 1.04)] == [1, 1, 1]
+    assert reader.batch(1.04 + CROWDED_S / 2) == BATCH_DATAGRAMS
+
+
+async def test_all_of_a_flood_is_read(peer: socket.socket) -> None:
+    first = free_range(1)
+    port = RtpPorts(first, first + 1).acquire(HOST)
+    heard = Heard(port)
+    for _ in range(2 * BATCH_DATAGRAMS):
+        peer.sendto(b"rtp", (HOST, first))
+    while len(heard.rtp) < 2 * BATCH_DATAGRAMS:
+        await heard.wait()
+    port.close()

@@ -1,0 +1,119 @@
+"""SIP's share of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+
+from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.network.turns import TURN_S, Turns
+from tests.transports.sip.network.listeners import Heard, network, options_request, place_of, until
+
+
+class Workshop:
+    """Each work takes so long; notes in which turn of the loop it was done."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.turn = 0
+        self.done: list[tuple[str, int]] = []
+        self.turns = Turns(lambda: self.now_s)
+
+    def take(self, name: str, takes_s: float) -> bool:
+        return self.turns.take(partial(self._work, name, takes_s))
+
+    async def next_turns(self, count: int) -> None:
+        for _ in range(count):
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def _work(self, name: str, takes_s: float) -> None:
+        self.now_s += takes_s
+        self.done.append((name, self.turn))
+
+
+async def test_little_work_is_done_at_once() -> None:
+    shop = Workshop()
+    assert shop.take("a", TURN_S / 4) and shop.take("b", TURN_S / 4)
+    assert shop.done == [("a", 0), ("b", 0)]
+
+
+async def test_work_beyond_a_turn_waits_in_its_order() -> None:
+    shop = Workshop()
+    taken = [shop.take(name, TURN_S * 0.6) for name in "abcdef"]
+    assert taken == [True, True, False, False, False, False]
+    await shop.next_turns(4)
+    assert [name for name, _ in shop.done] == list("abcdef")
+    turns = [turn for _, turn in shop.done]
+    assert max(turns.count(turn) for turn in turns) == 2
+
+
+async def test_new_work_does_not_overtake_what_waits() -> None:
+    shop = Workshop()
+    for name in "abcde":
+        shop.take(name, 2 * TURN_S)
+    await shop.next_turns(2)
+    assert not shop.take("late", 0.0)
+    await shop.next_turns(6)
+    assert [name for name, _ in shop.done] == ["a", "b", "c", "d", "e", "late"]
+
+
+async def test_each_turn_begins_anew() -> None:
+    shop = Workshop()
+    for _ in range(5):
+        assert shop.take("a", 2 * TURN_S)
+        await shop.next_turns(2)
+
+
+# ---- sockets ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def counting(heard: Heard) -> AsyncIterator[Counter[int]]:
+    """How many messages come in each turn of the loop, where one is as much as there should be."""
+    turn, per_turn = 0, Counter[int]()
+
+    def hear(data: bytes, flow: Flow) -> None:
+        per_turn[turn] += 1
+        time.sleep(TURN_S)
+
+    async def spin() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    heard.on_message = hear
+    spinning = asyncio.create_task(spin())
+    yield per_turn
+    spinning.cancel()
+
+
+async def test_datagrams_that_cost_much_let_other_work_in_between() -> None:
+    async with network("udp:127.0.0.1:0") as (ours, heard):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            for number in range(10):
+                peer.sendto(options_request(number), place_of(ours, "udp"))
+        async with counting(heard) as per_turn:
+            await heard.flow(10)
+    assert max(per_turn.values()) <= 2
+
+
+async def test_connections_that_all_speak_at_once_let_other_work_in_between() -> None:
+    async with network("tcp:127.0.0.1:0") as (ours, heard):
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(socket.create_connection(place_of(ours, "tcp"))) for _ in range(10)]
+            await until(lambda: len(ours.streams) == 10)
+            await asyncio.sleep(0.05)
+            async with counting(heard) as per_turn:
+                for number, peer in enumerate(peers):
+                    peer.sendall(options_request(number))
+                    peer.shutdown(socket.SHUT_WR)
+                await heard.flow(10)
+    assert max(per_turn.values()) <= 2
+    assert sorted(data for data, _ in heard.messages) == sorted(map(options_request, range(10)))
