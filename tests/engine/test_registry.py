@@ -86,9 +86,7 @@ def test_slots_must_hold_a_conversation() -> None:
 
 def test_personaplex_without_its_packages_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch, "torch")
-    with pytest.raises(
-        ConfigError, match=r"personaplex lacks the packages torch; pip install '\.\[personaplex"
-    ):
+    with pytest.raises(ConfigError, match=r"personaplex lacks the packages torch; pip install '\.\[personaplex"):
         create("personaplex", EngineOptions())
 
 
