@@ -13,7 +13,7 @@ from rtc_server.config import Settings
 from rtc_server.config.sip import SipSettings
 from rtc_server.errors import ConfigError
 from rtc_server.finding import Finding
-from rtc_server.sipconfig import build_listen, build_tls, build_trunks, build_webhook
+from rtc_server.sipconfig import build_listen, build_tls, build_trunks, build_webhook, useless
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.media.rtpport import RtpPorts
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
@@ -30,6 +30,10 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def examine_sip(settings: Settings) -> Iterator[Finding]:
     sip = settings.sip
+    troubles = [Finding(subject, False, trouble, hint) for subject, trouble, hint in useless(sip)]
+    if not sip.listen and troubles:
+        yield from troubles
+        return
     if not sip.listen:
         yield Finding("phone", None, "off; docs/telephony.md says how to connect a trunk")
         return
@@ -41,6 +45,8 @@ def examine_sip(settings: Settings) -> Iterator[Finding]:
         yield Finding("phone", False, error.message, error.hint)
         return
     yield from asyncio.run(_ask_everyone(sip, trunks))
+    yield from (_listed(trunk) for trunk in trunks if trunk.target is None and trunk.numbers)
+    yield from troubles
 
 
 async def _ask_everyone(sip: SipSettings, trunks: Trunks) -> list[Finding]:
@@ -67,8 +73,10 @@ async def _ask_ourselves(sip: SipSettings, place: ListenOn) -> Finding:
         return Finding(subject, False, f"{place} does not answer itself", "a packet filter on this machine drops SIP")
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        advice = "another server runs here already, or choose another with --sip-listen" if taken else ""
-        return Finding(subject, False, f"{place}: {error.strerror or error}", advice)
+        advice = (
+            "another server runs here already: while it runs it holds its ports; or choose another with --sip-listen"
+        )
+        return Finding(subject, False, f"{place}: {error.strerror or error}", advice if taken else "")
     advertised = "" if sip.advertise_ip is None else f", and as {sip.advertise_ip} to peers elsewhere"
     return Finding(subject, True, f"{place} answers itself in {answer.time_ms:.0f} ms, as {known_as}{advertised}")
 
@@ -97,6 +105,16 @@ def _known_as(network: SipNetwork, place: ListenOn) -> Address:
     (bound,) = network.listening
     flow = Flow(place.transport, (_LOOPBACK.get(bound.host, bound.host), bound.port), ("127.0.0.1", 5060))
     return network.contact(flow)
+
+
+def _listed(trunk: Trunk) -> Finding:
+    """A trunk that only calls us cannot be asked; what it is known by can be looked through."""
+    known_by = [str(network) for network in trunk.networks]
+    if trunk.inbound is not None:
+        known_by.append(f"username {trunk.inbound.username}")
+    numbers = ", ".join(rule.pattern.text for rule in trunk.numbers)
+    found = f"calls come in only; known by {', '.join(known_by)}; numbers {numbers}"
+    return Finding(f"trunk {trunk.name}", True, found)
 
 
 async def _ask_trunk(sip: SipSettings, trunk: Trunk, target: Target) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from rtc_server.config.sip import MIN_SECRET_CHARS, SipNumberSettings, SipSettings, SipTrunkSettings, parse_target
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import ClientError, ConfigError
+from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip.call.rtpmedia import RtpMedia
@@ -35,11 +36,15 @@ from rtc_server.transports.sip.useragent import UserAgent
 
 MAX_SECRET_BYTES = 4096
 
+log = get_logger(__name__)
+
 
 def build_user_agent(
     sip: SipSettings, admission: Admission, pacer: Pacer, clock: Callable[[], float]
 ) -> UserAgent | None:
     """None, where there is nothing to listen on: no phone calls. Raises: ConfigError."""
+    for subject, trouble, hint in useless(sip):
+        log.warning("sip_settings_useless", subject=subject, trouble=trouble, hint=hint)
     if not sip.listen:
         return None
     trunks = build_trunks(sip)
@@ -69,6 +74,17 @@ def build_user_agent(
         settings=CallSettings(ring_s=sip.ring_s, session_expires_s=sip.session_expires_s, max_calls=sip.max_calls),
         clock=clock,
     )
+
+
+def useless(sip: SipSettings) -> Iterator[tuple[str, str, str]]:
+    """Settings that are possible, and that no call can come of: what of, what is wrong, what to do."""
+    if sip.trunks and not sip.listen:
+        names = ", ".join(trunk.name for trunk in sip.trunks)
+        yield "phone", f"off, though there are trunks ({names}): listen is not set", 'set listen = ["udp:0.0.0.0:5060"]'
+    for trunk in sip.trunks:
+        if not trunk.numbers and trunk.target is None:
+            trouble = "it has no numbers and no target: every call gets 404, and none can be made"
+            yield f"trunk {trunk.name}", trouble, "add [[sip.trunks.numbers]] below it, or set target"
 
 
 def build_trunks(sip: SipSettings, environment: Mapping[str, str] = os.environ) -> Trunks:
@@ -102,7 +118,8 @@ def build_webhook(sip: SipSettings) -> Webhook | None:
         place = "webhook_secret_file"
         secret = _read(sip.webhook_secret_file, f"[sip] {place}")
     else:
-        place = "RTC_SIP_WEBHOOK_SECRET"
+        variable = "RTC_SIP_WEBHOOK_SECRET"  # which wins over the file
+        place = variable if variable in os.environ else "webhook_secret"
         secret = "" if sip.webhook_secret is None else sip.webhook_secret.get_secret_value()
     if len(secret) < MIN_SECRET_CHARS:
         raise ConfigError(

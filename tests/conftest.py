@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import shutil
 import subprocess
 from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from rtc_server.errors import MissingLibrary
 from rtc_server.media import libopus
@@ -38,18 +42,31 @@ def pytest_report_header() -> list[str]:
     ]
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real peers come last: what fails in a millisecond is known before the first browser opens. Where two processes
-    share the tests, one of them takes the real peers, for they want the machine's ports and its clock to themselves."""
+    """Real peers come last: what fails in a millisecond is known before the first browser opens."""
     items.sort(key=_has_real_peers)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("peers" if _has_real_peers(item) else "others"))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return TwoLanes(config, log)
+
+
+class TwoLanes(LoadScopeScheduling):
+    """Two processes share the tests: one takes the files with real peers, which want the machine's ports and its clock
+    to themselves, the other one all the rest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "peers" if _names_real_peers(nodeid.partition("::")[0]) else "others"
+
+
+@functools.cache
+def _names_real_peers(path: str) -> bool:
+    return "pytest.mark.e2e" in Path(path).read_text()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     global _has_given_way
-    if IN_PARALLEL and not _has_given_way and not _has_real_peers(item):
+    if IN_PARALLEL and not _has_given_way and not _names_real_peers(item.nodeid.partition("::")[0]):
         # The other process holds calls in real time.
         _has_given_way = True
         os.nice(10)

@@ -117,3 +117,11 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 )
 def test_loopback_hosts(host: str, loopback: bool) -> None:
     assert config.HttpSettings(host=host).loopback is loopback
+
+
+def test_hints_name_only_flags_that_exist() -> None:
+    options = (Path(__file__).parents[1] / "rtc_server" / "cli.py").read_text(encoding="utf-8")
+    for model in config._SECTIONS.values():
+        named = model.with_flag if model.with_flag is not None else set(model.model_fields) - model.secrets
+        for field in named:
+            assert f'"--{(model.flag_prefix + field).replace("_", "-")}"' in options

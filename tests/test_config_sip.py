@@ -108,6 +108,7 @@ def test_trunk_with_everything(tmp_path: Path) -> None:
         ({"sip_advertise_ip": "0.0.0.0"}, "no address of a machine"),
         ({"sip_rtp_ports": "20000"}, "write it as 20000-20999"),
         ({"sip_rtp_ports": "20999-20000"}, "the lower one first"),
+        ({"sip_rtp_ports": "31700-31700"}, "a call needs two ports"),
         ({"sip_rtp_ports": "1-65535"}, "from 1024"),
         ({"sip_session_expires_s": 60}, "session_expires_s=60"),
         ({"sip_digest_algorithms": "MD4"}, "'MD4' is unknown"),
@@ -117,7 +118,7 @@ def test_trunk_with_everything(tmp_path: Path) -> None:
         ({"sip_webhook_url": "https://example.org/calls"}, "RTC_SIP_WEBHOOK_SECRET"),
         ({"sip_tls_cert": Path("nowhere.pem")}, "only one of tls_cert and tls_key"),
         ({"sip_tls_verify_clients": True}, "tls_ca"),
-        ({"sip_unknown_callers": "greet"}, "unknown_callers='greet'.*--sip-unknown-callers or RTC_SIP_UNKNOWN_CALLERS"),
+        ({"sip_unknown_callers": "greet"}, "unknown_callers='greet'.*set RTC_SIP_UNKNOWN_CALLERS"),
     ],
 )
 def test_wrong_setting_is_named_with_its_value(flags: dict[str, object], message: str) -> None:
@@ -131,7 +132,7 @@ def test_wrong_setting_is_named_with_its_value(flags: dict[str, object], message
         (TRUNK + "codecs = ['G729']\n", "[sip] trunks[carrier].codecs[#1]='G729'"),
         (TRUNK + "codecs = []\n", "trunks[carrier].codecs"),
         (TRUNK + "codecs = ['PCMU', 'pcmu']\n", "named twice"),
-        (TRUNK + "codec = ['PCMU']\n", "trunks[carrier].codec:"),
+        (TRUNK + "codec = ['PCMU']\n", "trunks[carrier].codec is no setting; did you mean codecs?"),
         (TRUNK + "max_calls = 0\n", "trunks[carrier].max_calls=0"),
         (TRUNK + "headers = ['Authorization']\n", "names begin with X-"),
         (TRUNK + "target = 'sip.example.com'\n", "write it as udp:sip.example.com"),
@@ -158,7 +159,14 @@ def test_wrong_setting_is_named_with_its_value(flags: dict[str, object], message
             "[sip]\nunknown_callers = 'drop'\n[[sip.trunks]]\nname = 'a'\nusername = 'u'\npassword = 'p'\n",
             "nobody is asked for a digest",
         ),
-        ("[sip]\ntrunks = 7\n", "[sip] trunks=7"),
+        ("[sip]\ntrunks = 7\n", "write [[sip.trunks]]"),
+        ("[sip]\ntrunks = ['carrier']\n", "write [[sip.trunks]]"),
+        ("[sip.trunks]\nname = 'carrier'\n", "write [[sip.trunks]]"),
+        (TRUNK + "numbers = 3\n", "write [[sip.trunks.numbers]]"),
+        (TRUNK + "[sip.trunks.numbers]\npattern = '*'\n", "write [[sip.trunks.numbers]]"),
+        (TRUNK + "pasword = 'x'\n", "did you mean password?"),
+        (TRUNK + "[[sip.trunks.numbers]]\npattern = '*'\nvoise = 'x'\n", "did you mean voice?"),
+        (TRUNK.replace("192.0.2.0", "192.0.2.7"), "the network is 192.0.2.0/24"),
         ("[sip]\nlisten_on = 'udp:0.0.0.0:5060'\n", "did you mean listen?"),
     ],
 )
@@ -179,6 +187,9 @@ def test_trunks_come_from_the_file_only(monkeypatch: pytest.MonkeyPatch) -> None
         TRUNK + "username = 'u'\npassword = 'hunter2'\npassword_file = 'x'\n",
         TRUNK + "password = 'hunter2'\n",
         TRUNK + "target_password = 1234567\n",
+        TRUNK + "pasword = 'hunter2'\n",
+        TRUNK + "[[sip.trunks.numbers]]\npattern = '*'\npassword = 'hunter2'\n",
+        "[sip]\ntrunks = ['hunter2']\n",
         "[sip]\nwebhook_secret = ['hunter2']\n",
         "[sip]\ntrunks = { password = 'hunter2' }\n",
     ],
@@ -193,3 +204,12 @@ def test_password_is_never_shown(tmp_path: Path, content: str) -> None:
 def test_password_never_appears_in_a_printed_setting(tmp_path: Path) -> None:
     sip = load(tmp_path, TRUNK + "username = 'u'\npassword = 'hunter2'\n")
     assert "hunter2" not in repr(sip)
+
+
+def test_only_flags_that_exist_are_named() -> None:
+    options = (Path(__file__).parents[1] / "rtc_server" / "cli.py").read_text(encoding="utf-8")
+    for field in SipSettings.with_flag or ():
+        assert f'"--sip-{field.replace("_", "-")}"' in options
+    with pytest.raises(ConfigError) as error:
+        config.load({"sip_webhook_url": "example.org"})
+    assert "--" not in str(error.value)

@@ -151,10 +151,12 @@ async def test_call_that_is_shown_has_the_fields_of_a_real_one() -> None:
         assert set(await site.dial()) == set(shown)
 
 
+@pytest.mark.parametrize("key", [None, "unused"])
 async def test_program_that_dials_prints_what_happens(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    key: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RTC_API_KEY", "unused")
+    if key is not None:
+        monkeypatch.setenv("RTC_API_KEY", key)
     program: dict[str, Any] = {"__name__": "dial"}
     exec(next(block for block in blocks("python") if "ws_connect" in block), program)
     async with phone_site() as site:

@@ -92,3 +92,18 @@ def test_a_missing_password_is_a_finding(tmp_path: Path) -> None:
     )
     finding = findings(tmp_path, text)["phone"]
     assert finding.ok is False and "no/such" in finding.found
+
+
+INBOUND = '[[sip.trunks]]\nname = "in"\naddresses = ["192.0.2.0/24"]\nusername = "u"\npassword = "hunter2"\n'
+NUMBERS = '[[sip.trunks.numbers]]\npattern = "+1555*"\n'
+
+
+def test_a_trunk_that_only_calls_us_is_listed(tmp_path: Path) -> None:
+    finding = findings(tmp_path, '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + INBOUND + NUMBERS)["trunk in"]
+    assert finding.ok
+    assert "192.0.2.0/24, username u; numbers +1555*" in finding.found and "hunter2" not in finding.found
+
+
+def test_trunks_that_no_call_can_come_of_are_findings(tmp_path: Path) -> None:
+    assert findings(tmp_path, '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + INBOUND)["trunk in"].ok is False
+    assert findings(tmp_path, INBOUND + NUMBERS)["phone"].ok is False

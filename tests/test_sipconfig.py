@@ -5,11 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import ConfigError, UnknownVoice
-from rtc_server.sipconfig import build_gatekeeper, build_listen, build_tls, build_trunks, build_webhook, check_prompts
+from rtc_server.sipconfig import (
+    build_gatekeeper,
+    build_listen,
+    build_tls,
+    build_trunks,
+    build_user_agent,
+    build_webhook,
+    check_prompts,
+    useless,
+)
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsSettings
 from rtc_server.transports.sip.trunk.trunks import Credentials
@@ -119,3 +129,27 @@ def test_what_is_listened_on_is_read(tmp_path: Path) -> None:
 def test_gatekeeper_knows_the_trunks() -> None:
     settings = sip(trunk())
     assert build_gatekeeper(settings, build_trunks(settings)) is not None
+
+
+def test_short_webhook_secret_is_told_by_the_place_it_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RTC_SIP_WEBHOOK_SECRET", raising=False)
+    settings = sip(webhook_url="https://example.org/calls", webhook_secret="short")
+    with pytest.raises(ConfigError, match="secret in webhook_secret is"):
+        build_webhook(settings)
+    monkeypatch.setenv("RTC_SIP_WEBHOOK_SECRET", "short")
+    with pytest.raises(ConfigError, match="secret in RTC_SIP_WEBHOOK_SECRET is"):
+        build_webhook(settings)
+
+
+def test_settings_that_no_call_can_come_of_are_told() -> None:
+    number = SipNumberSettings(pattern="*")
+    assert [subject for subject, _, _ in useless(sip(trunk(numbers=(number,))))] == ["phone"]
+    assert [subject for subject, _, _ in useless(sip(trunk(), listen="udp:127.0.0.1:0"))] == ["trunk carrier"]
+    assert not list(useless(sip(trunk(numbers=(number,)), listen="udp:127.0.0.1:0")))
+
+
+def test_start_warns_of_trunks_without_a_place_to_listen_on() -> None:
+    nothing: Any = None
+    with structlog.testing.capture_logs() as logged:
+        assert build_user_agent(sip(trunk()), nothing, nothing, lambda: 0.0) is None
+    assert [line["subject"] for line in logged if line["log_level"] == "warning"] == ["phone", "trunk carrier"]

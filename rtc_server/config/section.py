@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-from pydantic import BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rtc_server.errors import ConfigError
@@ -32,6 +32,8 @@ class Section(BaseSettings):
     """Never shown, and never a flag. In `tables` as well."""
     tables: ClassVar[frozenset[str]] = frozenset()
     """Lists of tables, which only the file can hold."""
+    with_flag: ClassVar[frozenset[str] | None] = None
+    """What the command line can set. None: everything but `secrets`."""
 
     @classmethod
     def settings_customise_sources(
@@ -69,15 +71,37 @@ def _wrong(name: str, model: type[Section], error: ValidationError, file: Mappin
     secret = any(str(part) in model.secrets for part in location)
     message = first["msg"].removeprefix("Value error, ")
     if field in model.tables:
-        # A whole table is not shown: it may hold a secret.
-        shown = "" if secret or isinstance(first["input"], dict | list) else f"={first['input']!r}"
         place = f"[{name}] {place_of(location, file)}"
+        if first["type"] == "extra_forbidden":
+            # The value is not shown: the key may be a password's, mistyped.
+            table = _table_at(model, location[:-1])
+            known = table.model_fields if table is not None else ()
+            return ConfigError(f"{place} is no setting", hint=did_you_mean(str(location[-1]), known))
+        # A whole table is not shown: it may hold a secret.
+        is_table = _table_at(model, location) is not None
+        if is_table and first["type"] in ("tuple_type", "model_type"):
+            title = ".".join([name, *(part for part in location if isinstance(part, str))])
+            return ConfigError(f"{place}: this is a list of tables", hint=f"write [[{title}]]")
+        hidden = secret or is_table or isinstance(first["input"], dict | list)
+        shown = "" if hidden else f"={first['input']!r}"
         return ConfigError(f"{place}{shown[:80]}: {message}", hint=f"correct [[{name}.{field}]] in the settings file")
     shown = "" if secret else f"={first['input']!r}"
     flag_name = (model.flag_prefix + field).replace("_", "-")
-    flag = "" if secret else f"--{flag_name} or "
+    has_flag = field in model.with_flag if model.with_flag is not None else not secret
+    flag = f"--{flag_name} or " if has_flag else ""
     variable = f"{model.model_config['env_prefix']}{field.upper()}"
     return ConfigError(f"{field}{shown[:80]}: {message}", hint=f"set {flag}{variable}")
+
+
+def _table_at(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+    """The model of the table, or of the list of tables, that stands there; None where something else does."""
+    found: type[BaseModel] | None = model
+    for part in location:
+        if isinstance(part, str):
+            field = found.model_fields.get(part) if found is not None else None
+            inside = get_args(field.annotation) if field is not None else ()
+            found = next((kind for kind in inside if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    return found
 
 
 def place_of(location: Sequence[str | int], content: Any) -> str:

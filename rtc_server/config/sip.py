@@ -54,6 +54,8 @@ def _port_range(value: Any) -> Any:
 
 def _check_port_range(value: tuple[int, int]) -> tuple[int, int]:
     first, last = value
+    if first == last:
+        raise ValueError("a call needs two ports")
     if not 1024 <= first < last <= 65535:
         raise ValueError("ports go from 1024 to 65535, the lower one first")
     return value
@@ -69,6 +71,14 @@ def _codec(value: Any) -> Any:
 
 def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(address.removeprefix("[").removesuffix("]"))
+
+
+def _network_meant(address: str) -> str:
+    """What to write instead of an address with the length of its network: ``192.0.2.7/24``; else empty."""
+    try:
+        return f"the network is {ipaddress.ip_network(address, strict=False)}"
+    except ValueError:
+        return ""
 
 
 def parse_target(text: str) -> tuple[Transport, str, int | None]:
@@ -141,7 +151,7 @@ class SipTrunkSettings(_Table):
             try:
                 ipaddress.ip_network(text)
             except ValueError as error:
-                raise ValueError(f"{text!r} is no address or network: {error}") from None
+                raise ValueError(f"{text!r} is no address or network: {_network_meant(text) or error}") from None
         return value
 
     @field_validator("target")
@@ -195,6 +205,7 @@ class SipSettings(Section):
     flag_prefix: ClassVar[str] = "sip_"
     secrets: ClassVar[frozenset[str]] = frozenset({"webhook_secret", "password", "target_password"})
     tables: ClassVar[frozenset[str]] = frozenset({"trunks"})
+    with_flag: ClassVar[frozenset[str] | None] = frozenset({"listen", "advertise_ip", "rtp_ports", "max_calls"})
 
     listen: CommaSeparated = ()
     """``udp:0.0.0.0:5060``, ``tcp:0.0.0.0:5060``, ``tls:[::]:5061``."""

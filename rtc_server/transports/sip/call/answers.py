@@ -87,10 +87,6 @@ def requires(message: Request | Response, extension: str) -> bool:
     return any(name.lower() == extension for name in message.headers.all("Require"))
 
 
-def allows(message: Request | Response, method: str) -> bool:
-    return method in message.headers.all("Allow")
-
-
 def _type_of(request: Request) -> str:
     return (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
 

@@ -158,8 +158,8 @@ class Call(ABC):
     def receive(self, transaction: ServerTransaction, request: Request) -> None:
         """A request in one of this call's dialogs."""
         requests = self._dialogs[id_of_request(request)]
-        is_ours = requests is self._requests
-        if self.state is CallState.ENDED or (self._established is not None and not is_ours):
+        counts = requests is self._requests
+        if self.state is CallState.ENDED or (self._established is not None and not counts):
             self._receive_late(transaction, request)
             return
         try:
@@ -170,7 +170,7 @@ class Call(ABC):
         if not in_order:
             transaction.respond(transaction.reply(500))
             return
-        if is_ours:
+        if counts:
             self._seen_on(transaction.flow)
         self.guard(lambda: self._receive(transaction, request))
         if not transaction.answered and self.has_ended:

@@ -157,7 +157,6 @@ class InboundCall(Call):
         body = self._answer or media.negotiation.make_offer()
         response = with_sdp(describe_us(self._with_dialog(self._invite.reply(200))), body)
         established = self._establish(requests, media)
-        established.renegotiation.learn(self._invite.request)
         established.renegotiation.refresh.accept(self._invite.request, response)
         self.state = CallState.ANSWERED
         self._answered = AnsweredInvite(

@@ -272,7 +272,6 @@ class OutboundCall(Call):
         self._ring_timer.cancel()
         self._requests = branch
         established = self._establish(branch, media)
-        established.renegotiation.learn(response)
         self.state = CallState.ANSWERED
         if not self._take_answer(media, response.body):
             self.end("media_refused")

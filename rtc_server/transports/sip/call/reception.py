@@ -15,6 +15,7 @@ from rtc_server.transports.sip.call.sessionrefresh import refuses_interval
 from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request
+from rtc_server.transports.sip.network.listenon import host_and_port
 from rtc_server.transports.sip.transaction.invite_server import InviteServerTransaction
 from rtc_server.transports.sip.trunk.callers import callee_of, caller_of, metadata_of
 from rtc_server.transports.sip.trunk.numbers import NumberRule
@@ -105,8 +106,7 @@ class Reception:
 
 def contact_of(around: Surroundings, flow: Flow, *, secure: bool = False) -> str:
     """Our Contact for a peer on this flow."""
-    host, port = around.network.contact(flow)
-    shown = f"[{host}]" if ":" in host else host
+    place = host_and_port(*around.network.contact(flow))
     if secure:
-        return f"<sips:{shown}:{port}>"
-    return f"<sip:{shown}:{port}{'' if flow.transport == 'udp' else f';transport={flow.transport}'}>"
+        return f"<sips:{place}>"
+    return f"<sip:{place}{'' if flow.transport == 'udp' else f';transport={flow.transport}'}>"

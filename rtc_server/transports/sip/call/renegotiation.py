@@ -12,7 +12,6 @@ from functools import partial
 from rtc_server.transports.sip.call.answeredinvite import AnsweredInvite
 from rtc_server.transports.sip.call.answers import (
     SDP,
-    allows,
     describe_us,
     refuse_media,
     refuse_unfit,
@@ -54,9 +53,10 @@ class Renegotiation:
         self._guard = guard
         self._end = end
         self._owner = owner
-        self._peer_updates = False
+        self._updates = True
+        """The other end has not refused an UPDATE."""
         self._answered: AnsweredInvite | None = None
-        self._asking: RefreshMethod | None = None
+        self._asking = False
         self._stopped = False
         self._glares = 0
         self._retry: Timer | None = None
@@ -69,11 +69,6 @@ class Renegotiation:
             self._answered.stop()
         if self._retry is not None:
             self._retry.cancel()
-
-    def learn(self, message: Request | Response) -> None:
-        """What an INVITE or its 2xx says the other end can do."""
-        if message.headers.get("Allow") is not None:
-            self._peer_updates = allows(message, "UPDATE")
 
     # ---- theirs ------------------------------------------------------------------------------------------------------
 
@@ -94,7 +89,6 @@ class Renegotiation:
             return
         if self._answered is not None:
             self._answered.stop()
-        self.learn(request)
         response = self._accepted(transaction, request)
         self._answered = AnsweredInvite(
             transaction,
@@ -142,44 +136,43 @@ class Renegotiation:
 
     # ---- ours --------------------------------------------------------------------------------------------------------
 
-    def ask(self) -> None:
-        """Refresh the session: by an UPDATE without a body where the other end knows it, else by a re-INVITE that
-        offers what there is."""
+    def ask(self, method: RefreshMethod) -> None:
+        """Refresh the session: by an UPDATE without a body, or a re-INVITE that offers what there is."""
+        if not self._updates:
+            method = "INVITE"
         negotiation = self._media.negotiation
-        if self._stopped or self._asking is not None or (negotiation.offer_pending and not self._peer_updates):
+        if self._stopped or self._asking or (method == "INVITE" and negotiation.offer_pending):
             return
-        headers = self.refresh.headers()
-        if self._peer_updates:
-            self._asking = "UPDATE"
-            self._requests.send("UPDATE", self._on_outcome, headers=headers)
-        else:
-            self._asking = "INVITE"
-            typed = [*headers, ("Content-Type", SDP)]
-            self._requests.send("INVITE", self._on_outcome, body=negotiation.make_offer(), headers=typed)
+        self._asking = True
+        body, headers = b"", self.refresh.headers()
+        if method == "INVITE":
+            body = negotiation.make_offer()
+            headers.append(("Content-Type", SDP))
+        self._requests.send(method, partial(self._on_outcome, method), body=body, headers=headers)
 
-    def _on_outcome(self, outcome: Outcome) -> None:
-        asked_by, self._asking = self._asking, None
+    def _on_outcome(self, method: RefreshMethod, outcome: Outcome) -> None:
+        self._asking = False
         if self._stopped:
             return
         status = status_of(outcome)
         if isinstance(outcome, Response) and status < 300:
             self._glares = 0
             self.refresh.confirmed(outcome)
-            if asked_by == "INVITE":
+            if method == "INVITE":
                 self._take_answer(outcome.body)
             return
-        if asked_by == "INVITE":
+        if method == "INVITE":
             self._media.negotiation.drop_offer()
         if status == 491 and self._glares < MAX_GLARES:
             self._glares += 1
             self._retry = self._around.timers.after(
-                glare_delay_s(self._owner, self._around.random), partial(self._guard, self.ask)
+                glare_delay_s(self._owner, self._around.random), partial(self._guard, partial(self.ask, method))
             )
         elif isinstance(outcome, Response) and status == 422 and self.refresh.lengthen(outcome):
-            self.ask()
-        elif self._peer_updates and status in (405, 501):
-            self._peer_updates = False
-            self.ask()
+            self.ask(method)
+        elif method == "UPDATE" and status in (405, 501):
+            self._updates = False
+            self.ask("INVITE")
 
 
 def glare_delay_s(owner: bool, source: random.Random) -> float:

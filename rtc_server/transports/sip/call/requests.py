@@ -29,7 +29,8 @@ def status_of(outcome: Outcome) -> int:
 class DialogRequests:
     """
     Args:
-        on_gone: the peer knows nothing of this dialog any more (481), or does not answer (section 12.2.1.2).
+        on_gone: the peer knows nothing of this dialog any more (481), does not answer (section 12.2.1.2), or cannot be
+            reached.
         on_alive: it has answered.
     """
 
@@ -60,7 +61,7 @@ class DialogRequests:
         body: bytes = b"",
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Send a request; `on_outcome` is called once, never before this returns to a caller that waits for it."""
+        """Send a request. `on_outcome` is called once; before this returns, where it cannot be sent."""
         request = self.dialog.request(method)
         for name, value in headers:
             request.headers.add(name, value)
@@ -88,14 +89,16 @@ class DialogRequests:
 
     def _start(self, request: Request, credentials: Credentials, on_outcome: OnOutcome, flow: Flow | None) -> None:
         if flow is None:
-            self._finish(on_outcome, Failure.TRANSPORT)
+            self._finish(on_outcome, Failure.TRANSPORT, fatal=True)
             return
 
         def on_response(response: Response) -> None:
             self._guard(partial(self._on_response, request, credentials, on_outcome, response))
 
         def on_failure(failure: Failure) -> None:
-            self._guard(partial(self._finish, on_outcome, failure))
+            # A connection that has closed is opened again by the next request.
+            recovers = failure is Failure.TRANSPORT and flow.reliable
+            self._guard(partial(self._finish, on_outcome, failure, fatal=not recovers and _is_of_call(request)))
 
         start = self._transactions.invite if request.method == "INVITE" else self._transactions.request
         try:
@@ -121,12 +124,18 @@ class DialogRequests:
             request.headers.set("CSeq", f"{self.dialog.local_cseq} {request.method}")
             self._transmit(request, credentials, on_outcome)
             return
-        self._finish(on_outcome, response)
+        self._finish(on_outcome, response, fatal=_is_of_call(request))
 
-    def _finish(self, on_outcome: OnOutcome, outcome: Outcome) -> None:
+    def _finish(self, on_outcome: OnOutcome, outcome: Outcome, *, fatal: bool) -> None:
+        """`fatal`: where it has not arrived, nobody is there."""
         status = status_of(outcome)
         if isinstance(outcome, Response) and status not in (408, 481):
             self._on_alive()
         on_outcome(outcome)
-        if status in (408, 481) or outcome is Failure.TRANSPORT:
+        if fatal and (status in (408, 481) or outcome is Failure.TRANSPORT):
             self._on_gone()
+
+
+def _is_of_call(request: Request) -> bool:
+    """A NOTIFY that is not taken ends a subscription, and the call goes on (RFC 5057 section 5.1)."""
+    return request.method != "NOTIFY"

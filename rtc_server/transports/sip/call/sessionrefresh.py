@@ -8,7 +8,7 @@ from functools import partial
 from rtc_server.transports.sip.call.answers import refuse
 from rtc_server.transports.sip.call.requests import Guard
 from rtc_server.transports.sip.call.surroundings import CallSettings, Surroundings
-from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S, SessionTimer, refusal_of
+from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S, RefreshMethod, SessionTimer, refusal_of
 from rtc_server.transports.sip.message.headers import delta_seconds
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.transaction.base import ServerTransaction
@@ -32,12 +32,12 @@ class SessionRefresh:
     """
 
     def __init__(
-        self, around: Surroundings, guard: Guard, ask: Callable[[], None], on_expired: Callable[[], None]
+        self, around: Surroundings, guard: Guard, ask: Callable[[RefreshMethod], None], on_expired: Callable[[], None]
     ) -> None:
         self._settings = around.settings
         self._timer = SessionTimer(
             around.timers,
-            lambda method: guard(ask),
+            lambda method: guard(partial(ask, method)),
             partial(guard, on_expired),
             session_expires_s=around.settings.session_expires_s,
             min_se_s=around.settings.min_se_s,

@@ -140,6 +140,7 @@ async def admit(around: Surroundings, prompt: SessionPrompt, call_id: str) -> Se
         return await asyncio.shield(admitting)
     except asyncio.CancelledError:
         admitting.add_done_callback(_close_unwanted)
+        del admitting  # the traceback is kept as long as the call is remembered, and the session must not be
         raise
 
 

@@ -10,8 +10,9 @@ from rtc_server.errors import BadRequest, NotConnected
 from rtc_server.events import Dtmf
 from rtc_server.transports.sip.call.call import CallState
 from rtc_server.transports.sip.call.transfer import TransferRefused
+from rtc_server.transports.sip.flow import Flow
 from tests.transports.sip.call.fakes import World, events_of
-from tests.transports.sip.call.phone import Phone
+from tests.transports.sip.call.phone import THEM, US, Phone
 
 
 @pytest.mark.parametrize(
@@ -279,6 +280,19 @@ async def test_closed_connection_makes_us_ask_at_once(world: World) -> None:
     await world.advance(10)
     assert world.call.state is CallState.ANSWERED
     assert world.network.connected[-1].host == "198.51.100.7"
+
+
+async def test_connection_that_closes_over_a_request_of_ours_is_opened_again(world: World) -> None:
+    flow = Flow("tcp", US, THEM)
+    phone = await world.answered(world.phone(flow, f"<sip:1001@{THEM[0]};transport=tcp>"))
+    await world.advance(21)
+    assert phone.new() == ["OPTIONS"]
+    world.network.break_flow(flow)
+    await world.settle()
+    assert phone.new() == ["OPTIONS"]
+    phone.answer(200, to="OPTIONS")
+    await world.advance(10)
+    assert world.call.state is CallState.ANSWERED
 
 
 async def test_connection_that_is_gone_for_good_ends_the_call(world: World) -> None:

@@ -57,6 +57,14 @@ async def test_failure_of_the_referred_call_is_told() -> None:
     assert world.call.state is CallState.ANSWERED
 
 
+async def test_phone_that_wants_to_hear_nothing_of_its_referral_stays() -> None:
+    world, phone, _ = await referred()
+    call = next(iter(world.agent.calls))
+    phone.answer(481, to="NOTIFY")
+    await world.settle()
+    assert call.state is CallState.ANSWERED
+
+
 async def test_one_referral_at_a_time() -> None:
     world, phone, _ = await referred()
     phone.new()
