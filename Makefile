@@ -38,7 +38,7 @@ personaplex: $(VENV)/.personaplex ## Install what PersonaPlex needs on a GPU, to
 	@$(BIN)/rtc-server serve --engine personaplex $(ARGS)
 
 test: $(VENV)/.dev peers ## Install what the tests need, browsers included, and run them all.
-	@$(TOOLS) $(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(TOOLS) $(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff check .

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import os
 import shutil
 import subprocess
 from collections.abc import Generator
-from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 from rtc_server.errors import MissingLibrary
 from rtc_server.media import libopus
 
 IN_CI = os.environ.get("CI") == "true"
-IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
-_has_given_way = False
 
 # A developer's own settings must not change what is tested, and no test may ask a model hub for anything.
 for name in [name for name in os.environ if name.startswith("RTC_") and name not in ("RTC_SOAK", "RTC_ARTIFACTS")]:
@@ -44,36 +38,7 @@ def pytest_report_header() -> list[str]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Real peers come last: what fails in a millisecond is known before the first browser opens."""
-    items.sort(key=_has_real_peers)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return TwoLanes(config, log)
-
-
-class TwoLanes(LoadScopeScheduling):
-    """Two processes share the tests: one takes the files with real peers, which want the machine's ports and its clock
-    to themselves, the other one all the rest."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "peers" if _names_real_peers(nodeid.partition("::")[0]) else "others"
-
-
-@functools.cache
-def _names_real_peers(path: str) -> bool:
-    return "pytest.mark.e2e" in Path(path).read_text()
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    global _has_given_way
-    if IN_PARALLEL and not _has_given_way and not _names_real_peers(item.nodeid.partition("::")[0]):
-        # The other process holds calls in real time.
-        _has_given_way = True
-        os.nice(10)
-
-
-def _has_real_peers(item: pytest.Item) -> bool:
-    return item.get_closest_marker("e2e") is not None
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
 @pytest.hookimpl(wrapper=True)
