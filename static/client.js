@@ -29,15 +29,15 @@
  * conversation; make a new one for the next.
  */
 
-import { Api } from './api.js';
-import { Capture } from './capture.js';
-import { CallError } from './errors.js';
-import { Inbox } from './inbox.js';
-import { Lifecycle, surroundings } from './lifecycle.js';
-import { Lines } from './lines.js';
-import { Reconnector } from './reconnect.js';
-import { SoundWatch } from './soundwatch.js';
-import { readStats } from './stats.js';
+import { Api } from './client/api.js';
+import { Capture } from './client/capture.js';
+import { CallError } from './client/errors.js';
+import { Inbox } from './client/inbox.js';
+import { Lifecycle, surroundings } from './client/lifecycle.js';
+import { Lines } from './client/lines.js';
+import { Reconnector } from './client/reconnect.js';
+import { SoundWatch } from './client/soundwatch.js';
+import { readStats } from './client/stats.js';
 
 /**
  * @typedef {'idle' | 'connecting' | 'preparing' | 'live' | 'degraded' | 'ended'} ClientState
@@ -49,12 +49,12 @@ import { readStats } from './stats.js';
  * @property {number} lastEvent Number of the last event that was seen.
  *
  * @typedef {object} CallOptions
- * @property {import('./capture.js').MicrophoneSource} [microphone] A stream, or a function that gets one and is called
+ * @property {import('./client/capture.js').MicrophoneSource} [microphone] A stream, or a function that gets one and is called
  *   again when the microphone was lost. Null: listen only.
  * @property {string} [persona]
  * @property {string} [voice]
  * @property {number} [seed]
- * @property {import('./api.js').Sampling} [sampling]
+ * @property {import('./client/api.js').Sampling} [sampling]
  * @property {Resumption} [resume] Go on with this conversation, instead of a new one; persona and voice are its own.
  */
 
@@ -91,7 +91,7 @@ export class RtcClient extends EventTarget {
    * @param {RTCIceServer[]} [options.iceServers] Beside those of the server.
    * @param {typeof globalThis.fetch} [options.fetch]
    * @param {typeof globalThis.RTCPeerConnection} [options.RTCPeerConnection]
-   * @param {import('./lifecycle.js').Surroundings} [options.around] The browser, or what stands for it in a test.
+   * @param {import('./client/lifecycle.js').Surroundings} [options.around] The browser, or what stands for it in a test.
    */
   constructor({ baseUrl, token, iceServers = [], fetch, RTCPeerConnection = globalThis.RTCPeerConnection, around = surroundings() } = {}) {
     super();
@@ -207,7 +207,7 @@ export class RtcClient extends EventTarget {
     }
   }
 
-  /** @param {import('./capture.js').MicrophoneSource} source */
+  /** @param {import('./client/capture.js').MicrophoneSource} source */
   async #openCapture(source) {
     const capture = new Capture(source, {
       state: (state, code) => this.#onMicrophone(state, code),
@@ -258,7 +258,7 @@ export class RtcClient extends EventTarget {
     return this.#lines.current?.send(event) ?? false;
   }
 
-  /** @returns {Promise<import('./stats.js').CallStats>} Levels, delays and losses since the connection began. */
+  /** @returns {Promise<import('./client/stats.js').CallStats>} Levels, delays and losses since the connection began. */
   async stats() {
     return readStats((await this.#lines.current?.stats()) ?? new Map());
   }
@@ -331,7 +331,7 @@ export class RtcClient extends EventTarget {
   }
 
   /**
-   * @param {import('./capture.js').MicrophoneState} state
+   * @param {import('./client/capture.js').MicrophoneState} state
    * @param {string} code
    */
   #onMicrophone(state, code) {
@@ -350,7 +350,7 @@ export class RtcClient extends EventTarget {
     }
   }
 
-  /** @param {import('./inbox.js').ServerEvent} event */
+  /** @param {import('./client/inbox.js').ServerEvent} event */
   #onEvent(event) {
     // Over the old line, when our own new one has taken its place.
     if (event.type === 'session.ended' && event.reason === 'replaced' && this.#lines.isResuming) return;

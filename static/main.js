@@ -2,18 +2,18 @@
  * The page: puts the parts together and draws the state of the call.
  */
 
-import { Api } from './api.js';
+import { Api } from './client/api.js';
 import { RtcClient } from './client.js';
-import { Conversation } from './conversation.js';
-import { CallError } from './errors.js';
-import { Handover } from './handover.js';
-import { LatencyView } from './latency_view.js';
-import * as messages from './messages.js';
-import { isMicrophoneGranted } from './microphone.js';
-import { Settings } from './settings.js';
-import { Stage } from './stage.js';
-import { takeToken } from './token.js';
-import { TranscriptView } from './transcript_view.js';
+import { Conversation } from './page/conversation.js';
+import { CallError } from './client/errors.js';
+import { Handover } from './page/handover.js';
+import { LatencyView } from './page/latency_view.js';
+import * as messages from './page/messages.js';
+import { isMicrophoneGranted } from './client/microphone.js';
+import { Settings } from './page/settings.js';
+import { Stage } from './page/stage.js';
+import { takeToken } from './page/token.js';
+import { TranscriptView } from './page/transcript_view.js';
 
 const CONFIG_EVERY_MS = 10_000;
 const AFTER_GOODBYE_MS = 700;
@@ -33,7 +33,7 @@ const api = new Api({ token });
 const handover = new Handover(storage('sessionStorage'));
 /** The call that this page has left when it was reloaded, as long as it can be taken up. */
 let left = handover.take(Date.now());
-/** @type {import('./api.js').ServerConfig | null} */
+/** @type {import('./client/api.js').ServerConfig | null} */
 let config = null;
 /** Whether the call that is drawn has been live before. */
 let settled = false;
@@ -160,7 +160,7 @@ async function offerToContinue(forMs) {
   if ((await isMicrophoneGranted()) && left && !conversation.call.isActive) start();
 }
 
-/** @param {import('./handover.js').HandedOver} call */
+/** @param {import('./page/handover.js').HandedOver} call */
 function resume(call) {
   left = null;
   progress = messages.RESUMING;
@@ -202,7 +202,7 @@ async function refreshConfig() {
   if (reach && !reach.ok && !byId('error').hasChildNodes()) showNotice(messages.noConnectivity(reach.message), 'server');
 }
 
-/** @param {import('./call.js').CallState} state */
+/** @param {import('./page/call.js').CallState} state */
 function drawState(state) {
   const { isActive, phase } = conversation.call;
   document.body.dataset.state = state;
@@ -228,7 +228,7 @@ function drawState(state) {
   if (phase === 'ended' || phase === 'failed') setTimeout(refreshConfig, AFTER_GOODBYE_MS);
 }
 
-/** @param {import('./call.js').CallState} state */
+/** @param {import('./page/call.js').CallState} state */
 function message(state) {
   return state === 'ready' && left ? messages.CAN_CONTINUE : messages.STATES[state];
 }

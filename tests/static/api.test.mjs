@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Api } from '../../static/api.js';
+import { Api } from '../../static/client/api.js';
 
 /** A fetch that answers with `response` and keeps what it was asked. */
 function serving(response) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Call } from '../../static/call.js';
+import { Call } from '../../static/page/call.js';
 
 function live() {
   const call = new Call();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
 
-import { Capture, RETURN_MS } from '../../static/capture.js';
+import { Capture, RETURN_MS } from '../../static/client/capture.js';
 import { FakeStream, settle, virtualTime } from './fakes.mjs';
 
 let time;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
 
-import { CallError } from '../../static/errors.js';
-import { Conversation } from '../../static/conversation.js';
+import { CallError } from '../../static/client/errors.js';
+import { Conversation } from '../../static/page/conversation.js';
 
 class FakeAudio extends EventTarget {
   srcObject = null;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Handover } from '../../static/handover.js';
+import { Handover } from '../../static/page/handover.js';
 
 function storage() {
   const items = new Map();

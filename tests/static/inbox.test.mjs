@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Inbox } from '../../static/inbox.js';
+import { Inbox } from '../../static/client/inbox.js';
 
 const delta = (seq) => ({ type: 'response.delta', seq });
 const numbers = (events) => events.map(({ seq }) => seq);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { LatencyEstimator } from '../../static/latency.js';
+import { LatencyEstimator } from '../../static/page/latency.js';
 
 const browser = (changes = {}) => ({
   microphoneLevel: 0, agentLevel: 0, roundTripMs: 10, jitterBufferDelayS: 0, jitterBufferSamples: 0, playoutDelayS: 0,

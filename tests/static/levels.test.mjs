@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Level, loudness } from '../../static/levels.js';
+import { Level, loudness } from '../../static/page/levels.js';
 
 test('loudness is decibels between silence and full scale', () => {
   assert.equal(loudness(0), 0);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as messages from '../../static/messages.js';
+import * as messages from '../../static/page/messages.js';
 
 test('a full server says how many lines there are and when to come back', () => {
   const full = { code: 'engine_full', retryAfterS: 5 };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { isMicrophoneGranted, openMicrophone } from '../../static/microphone.js';
+import { isMicrophoneGranted, openMicrophone } from '../../static/client/microphone.js';
 
 const refusing = (name, message = '') => ({
   getUserMedia: () => Promise.reject(Object.assign(new Error(message), { name })),

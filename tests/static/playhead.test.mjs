@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Playhead, rtpDistance } from '../../static/playhead.js';
+import { Playhead, rtpDistance } from '../../static/client/playhead.js';
 
 test('distances are signed and survive the wrap of 32 bits', () => {
   assert.equal(rtpDistance(10, 4), 6);

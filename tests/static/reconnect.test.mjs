@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
 
 import { RtcClient } from '../../static/client.js';
-import { GIVE_UP_MS } from '../../static/reconnect.js';
-import { SILENT_MS } from '../../static/soundwatch.js';
+import { GIVE_UP_MS } from '../../static/client/reconnect.js';
+import { SILENT_MS } from '../../static/client/soundwatch.js';
 import { FakePeer, FakeStream, fakeBrowser, json, never, refusal, settle, virtualTime } from './fakes.mjs';
 
 let time;

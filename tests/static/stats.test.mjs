@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { readStats } from '../../static/stats.js';
+import { readStats } from '../../static/client/stats.js';
 
 const report = (...entries) => new Map(entries.map((entry, index) => [`id${index}`, entry]));
 

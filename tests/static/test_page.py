@@ -45,11 +45,11 @@ def test_everything_that_is_asked_for_is_there(elements: list[tuple[str, dict[st
     wanted = [attributes.get("src") or attributes.get("href") for _, attributes in elements]
     for name in filter(None, wanted):
         assert (STATIC / name).is_file(), name
-    for module in STATIC.glob("*.js"):
+    for module in STATIC.rglob("*.js"):
         for name in re.findall(
-            r"^(?:import|export) .*?from '(\./[^']+)'", module.read_text(), re.MULTILINE | re.DOTALL
+            r"^(?:import|export) .*?from '(\.\.?/[^']+)'", module.read_text(), re.MULTILINE | re.DOTALL
         ):
-            assert (STATIC / name).is_file(), (module.name, name)
+            assert (module.parent / name).is_file(), (module.name, name)
 
 
 def test_nothing_comes_from_elsewhere() -> None:

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { takeToken } from '../../static/token.js';
+import { takeToken } from '../../static/page/token.js';
 
 function tab(hash) {
   const kept = new Map();

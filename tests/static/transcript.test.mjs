@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Playhead } from '../../static/playhead.js';
-import { Transcript } from '../../static/transcript.js';
+import { Playhead } from '../../static/client/playhead.js';
+import { Transcript } from '../../static/client/transcript.js';
 
 const LOUD = 0;
 const MS = 48;

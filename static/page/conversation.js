@@ -1,25 +1,25 @@
 import { Call } from './call.js';
-import { RtcClient } from './client.js';
-import { CallError } from './errors.js';
+import { RtcClient } from '../client.js';
+import { CallError } from '../client/errors.js';
 import { LatencyEstimator } from './latency.js';
 import { Level } from './levels.js';
-import { openMicrophone } from './microphone.js';
+import { openMicrophone } from '../client/microphone.js';
 import { MicrophoneLevel } from './microphone_level.js';
-import { Playhead } from './playhead.js';
-import { Transcript } from './transcript.js';
+import { Playhead } from '../client/playhead.js';
+import { Transcript } from '../client/transcript.js';
 
 /**
  * @typedef {{code: string, message?: string, hint?: string, retryAfterS?: number | null}} Problem
  *
  * @typedef {object} Listeners What the page wants to hear about.
  * @property {(state: import('./call.js').CallState) => void} state
- * @property {(turn: import('./transcript.js').Turn, change: 'changed' | 'final' | 'removed') => void} turn
+ * @property {(turn: import('../client/transcript.js').Turn, change: 'changed' | 'final' | 'removed') => void} turn
  * @property {(position: number) => void} queued
  * @property {(prefill: {done: number, total: number}) => void} prefill
  * @property {(estimate: import('./latency.js').LatencyEstimate) => void} latency
  * @property {(seconds: number, reason: string) => void} ending The server will end the call soon.
  * @property {(reason: string) => void} ended
- * @property {(state: import('./capture.js').MicrophoneState, code: string) => void} microphone It is held, gone, or back.
+ * @property {(state: import('../client/capture.js').MicrophoneState, code: string) => void} microphone It is held, gone, or back.
  * @property {(problem: Problem) => void} problem
  */
 
@@ -82,7 +82,7 @@ export class Conversation {
   /**
    * Start a call. To be called inside a gesture. Never rejects: what goes wrong is told to `problem`.
    *
-   * @param {import('./client.js').CallOptions} options
+   * @param {import('../client.js').CallOptions} options
    */
   async start(options) {
     if (!this.call.enter('asking', performance.now())) return;
@@ -148,7 +148,7 @@ export class Conversation {
     this.agentLevel.reset();
   }
 
-  /** @param {import('./client.js').CallOptions} options */
+  /** @param {import('../client.js').CallOptions} options */
   async #connect(options) {
     this.#tell();
     // Inside the gesture, so that the element may sound later although the stream is not there yet.
@@ -217,7 +217,7 @@ export class Conversation {
   }
 
   /**
-   * @param {import('./client.js').ClientState} state
+   * @param {import('../client.js').ClientState} state
    * @param {string} reason
    */
   #onClientState(state, reason) {

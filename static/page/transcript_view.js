@@ -1,7 +1,7 @@
 import { clock, spokeFor } from './messages.js';
 
 /**
- * @typedef {import('./transcript.js').Turn} Turn
+ * @typedef {import('../client/transcript.js').Turn} Turn
  */
 
 const NEAR_END_PX = 80;

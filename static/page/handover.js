@@ -6,8 +6,8 @@
  * from the one that is in use, and it is good only as long as the server keeps the call.
  *
  * @typedef {object} HandedOver
- * @property {import('./client.js').Resumption} resumption
- * @property {import('./transcript.js').KeptTurn[]} turns
+ * @property {import('../client.js').Resumption} resumption
+ * @property {import('../client/transcript.js').KeptTurn[]} turns
  * @property {number} durationMs
  * @property {boolean} muted
  */

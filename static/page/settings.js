@@ -40,7 +40,7 @@ export class Settings {
     voice.addEventListener('change', () => this.#changed());
   }
 
-  /** @param {import('./api.js').EngineInfo} engine */
+  /** @param {import('../client/api.js').EngineInfo} engine */
   offer(engine) {
     this.#maxChars = engine.max_persona_chars ?? 0;
     if (this.#maxChars) this.#persona.maxLength = this.#maxChars;

@@ -1,7 +1,7 @@
 /**
  * From the user's mouth to the earliest answer in the user's ear: an estimate, summed from what both ends measure.
  *
- * @typedef {import('./stats.js').CallStats} CallStats
+ * @typedef {import('../client/stats.js').CallStats} CallStats
  * @typedef {{jitter_delay_ms: number, tick_ms: number, playout_delay_ms?: number, round_trip_ms?: number | null}} ServerStats
  * @typedef {'codec' | 'network' | 'serverJitter' | 'frame' | 'engine' | 'playout' | 'browserJitter' | 'device'} Part
  * @typedef {{totalMs: number, parts: {part: Part, ms: number}[]}} LatencyEstimate
