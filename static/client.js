@@ -22,7 +22,8 @@
  *     addEventListener('pagehide', () => client.close({ atOnce: true }));   // unless the page can come back: docs/client.md
  *
  * Every event of the server is dispatched under its own type with the message as `detail` (docs/client.md lists them).
- * Beside them: `state` {state, reason}, `track` {stream}, `microphone` {state, code} and `sound` {}.
+ * Beside them: `message` (each of them, before its own type), `state` {state, reason}, `track` {stream}, `microphone`
+ * {state, code} and `sound` {}.
  *
  * A call that breaks is mended without the page: the client looks for a new way to the server when nothing comes through
  * or the network changes, and takes the conversation over with a new connection where that fails. A client serves one
@@ -356,6 +357,7 @@ export class RtcClient extends EventTarget {
     if (event.type === 'session.ended' && event.reason === 'replaced' && this.#lines.isResuming) return;
     if (event.type === 'session.ended') this.#farewell = String(event.reason ?? '') || 'ended';
     if (event.type === 'session.created' && event.resume_token) this.#lines.resumeToken = String(event.resume_token);
+    this.#emit('message', event);
     this.#emit(event.type, event);
     switch (event.type) {
       case 'session.ready':

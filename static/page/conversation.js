@@ -1,6 +1,7 @@
 import { Call } from './call.js';
 import { RtcClient } from '../client.js';
 import { CallError } from '../client/errors.js';
+import { Emitter } from './emitter.js';
 import { LatencyEstimator } from './latency.js';
 import { Level } from './levels.js';
 import { openMicrophone } from '../client/microphone.js';
@@ -11,16 +12,20 @@ import { Transcript } from '../client/transcript.js';
 /**
  * @typedef {{code: string, message?: string, hint?: string, retryAfterS?: number | null}} Problem
  *
- * @typedef {object} Listeners What the page wants to hear about.
- * @property {(state: import('./call.js').CallState) => void} state
- * @property {(turn: import('../client/transcript.js').Turn, change: 'changed' | 'final' | 'removed') => void} turn
- * @property {(position: number) => void} queued
- * @property {(prefill: {done: number, total: number}) => void} prefill
- * @property {(estimate: import('./latency.js').LatencyEstimate) => void} latency
- * @property {(seconds: number, reason: string) => void} ending The server will end the call soon.
- * @property {(reason: string) => void} ended
- * @property {(state: import('../client/capture.js').MicrophoneState, code: string) => void} microphone It is held, gone, or back.
- * @property {(problem: Problem) => void} problem
+ * @typedef {object} ConversationEvents What the parts of the page can hear about.
+ * @property {[state: import('./call.js').CallState]} state
+ * @property {[client: RtcClient]} client A call begins, with this client.
+ * @property {[event: any]} server Every event of the server, as it came.
+ * @property {[turn: import('../client/transcript.js').Turn, change: 'changed' | 'final' | 'removed']} turn
+ * @property {[position: number]} queued
+ * @property {[prefill: {done: number, total: number}]} prefill
+ * @property {[levels: {user: number, agent: number, nowMs: number}]} levels Linear, 0..1; ten times a second.
+ * @property {[stats: import('../client/stats.js').CallStats]} stats Once a second.
+ * @property {[estimate: import('./latency.js').LatencyEstimate]} latency
+ * @property {[seconds: number, reason: string]} ending The server will end the call soon.
+ * @property {[reason: string]} ended
+ * @property {[state: import('../client/capture.js').MicrophoneState, code: string]} microphone It is held, gone, or back.
+ * @property {[problem: Problem]} problem
  */
 
 const TICK_MS = 50;
@@ -30,15 +35,16 @@ const ACK_EVERY_MS = 1_000;
 /**
  * One person's call from the gesture to the end, without a single element of the page: microphone, client, playback,
  * transcript, levels and latency, kept together by one timer.
+ *
+ * @extends {Emitter<ConversationEvents>}
  */
-export class Conversation {
+export class Conversation extends Emitter {
   userLevel = new Level();
   agentLevel = new Level();
   /** @type {RtcClient | null} */
   client = null;
   call = new Call();
   transcript;
-  #listeners;
   #audio;
   #newClient;
   #askMicrophone;
@@ -63,15 +69,14 @@ export class Conversation {
    * @param {object} parts
    * @param {HTMLAudioElement} parts.audio
    * @param {() => RtcClient} parts.newClient
-   * @param {Listeners} parts.listeners
    * @param {() => Promise<MediaStream>} [parts.microphone] Asks the person for it.
    */
-  constructor({ audio, newClient, listeners, microphone = openMicrophone }) {
+  constructor({ audio, newClient, microphone = openMicrophone }) {
+    super();
     this.#audio = audio;
     this.#newClient = newClient;
     this.#askMicrophone = microphone;
-    this.#listeners = listeners;
-    this.transcript = new Transcript(listeners.turn);
+    this.transcript = this.#newTranscript();
     audio.addEventListener('pause', () => this.#play()); // phones pause it for a call or a changed headset
   }
 
@@ -137,8 +142,12 @@ export class Conversation {
     this.#play();
   }
 
+  #newTranscript() {
+    return new Transcript((turn, change) => this.emit('turn', turn, change));
+  }
+
   #reset() {
-    this.transcript = new Transcript(this.#listeners.turn);
+    this.transcript = this.#newTranscript();
     this.#playhead = new Playhead();
     this.#latency = new LatencyEstimator();
     this.#anchor = null;
@@ -156,6 +165,7 @@ export class Conversation {
     this.#play();
     const client = this.#newClient();
     this.client = client;
+    this.emit('client', client);
     this.#listen(client);
     client.mute(this.#muted);
     const microphone = async () => {
@@ -188,12 +198,13 @@ export class Conversation {
     on('sound', () => this.#play());
     on('microphone', ({ state, code }) => {
       this.#closeMicrophoneLevel(); // it may be another microphone now
-      this.#listeners.microphone(state, code);
+      this.emit('microphone', state, code);
     });
     on('state', ({ state, reason }) => this.#onClientState(state, reason));
-    on('session.queued', ({ position }) => this.#listeners.queued(position));
-    on('session.prefill', this.#listeners.prefill);
-    on('session.ending', ({ in_s, reason }) => this.#listeners.ending(in_s, reason));
+    on('message', (event) => this.emit('server', event));
+    on('session.queued', ({ position }) => this.emit('queued', position));
+    on('session.prefill', (prefill) => this.emit('prefill', prefill));
+    on('session.ending', ({ in_s, reason }) => this.emit('ending', in_s, reason));
     on('session.stats', (stats) => this.#latency.serverStats(stats));
     on('response.delta', (delta) => this.#onDelta(delta));
     on('response.cancelled', (event) => {
@@ -249,16 +260,20 @@ export class Conversation {
     this.#tell();
   }
 
-  /** @param {boolean} withLatency Once a second. */
-  async #measure(withLatency) {
+  /** @param {boolean} withFigures Once a second. */
+  async #measure(withFigures) {
     const client = this.client;
     const stats = await client?.stats().catch(() => null);
     if (!stats || client !== this.client || !this.call.isActive) return;
     const now = performance.now();
-    this.userLevel.measure(this.#muted ? 0 : (stats.microphoneLevel ?? this.#ownMicrophoneLevel()), now);
+    const user = this.#muted ? 0 : (stats.microphoneLevel ?? this.#ownMicrophoneLevel());
+    this.userLevel.measure(user, now);
     this.agentLevel.measure(stats.agentLevel, now);
-    const estimate = withLatency ? this.#latency.estimate(stats) : null;
-    if (estimate) this.#listeners.latency(estimate);
+    this.emit('levels', { user, agent: stats.agentLevel, nowMs: now });
+    if (!withFigures) return;
+    this.emit('stats', stats);
+    const estimate = this.#latency.estimate(stats);
+    if (estimate) this.emit('latency', estimate);
   }
 
   #ownMicrophoneLevel() {
@@ -289,7 +304,7 @@ export class Conversation {
     const problem = error instanceof CallError ? error : new CallError('failed', String(error));
     if (problem.code === 'cancelled') return this.#stop('ended', 'closed');
     this.#stop('failed', problem.code);
-    this.#listeners.problem(problem);
+    this.emit('problem', problem);
   }
 
   /**
@@ -307,14 +322,14 @@ export class Conversation {
     this.agentLevel.reset();
     this.transcript.end();
     this.#tell();
-    if (phase === 'ended') this.#listeners.ended(reason);
+    if (phase === 'ended') this.emit('ended', reason);
   }
 
   #play() {
     if (!this.call.isActive || !this.#audio.srcObject) return;
     this.#audio.play().catch((error) => {
       // AbortError: another stream took this one's place, which is how every call begins.
-      if (error.name === 'NotAllowedError' && this.client?.stream) this.#listeners.problem({ code: 'sound_blocked' });
+      if (error.name === 'NotAllowedError' && this.client?.stream) this.emit('problem', { code: 'sound_blocked' });
     });
   }
 
@@ -322,6 +337,6 @@ export class Conversation {
     const { state } = this.call;
     if (state === this.#told) return;
     this.#told = state;
-    this.#listeners.state(state);
+    this.emit('state', state);
   }
 }

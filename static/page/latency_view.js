@@ -1,4 +1,4 @@
-import { LATENCY_PARTS } from './messages.js';
+import { strings } from './language.js';
 
 /** The live figure, and what it is made of. */
 export class LatencyView {
@@ -6,11 +6,16 @@ export class LatencyView {
   #figure;
   #parts;
 
-  /** @param {{root: HTMLElement, figure: HTMLElement, parts: HTMLElement}} elements */
-  constructor({ root, figure, parts }) {
+  /**
+   * @param {{root: HTMLElement, figure: HTMLElement, parts: HTMLElement}} elements
+   * @param {import('./conversation.js').Conversation} conversation
+   */
+  constructor({ root, figure, parts }, conversation) {
     this.#root = root;
     this.#figure = figure;
     this.#parts = parts;
+    conversation.on('latency', (estimate) => this.show(estimate));
+    conversation.on('state', () => conversation.call.isActive || this.clear());
   }
 
   clear() {
@@ -24,7 +29,7 @@ export class LatencyView {
     this.#root.hidden = false;
     this.#figure.textContent = `${Math.round(totalMs)} ms`;
     parts.forEach(({ part, ms }, index) => {
-      const row = /** @type {HTMLElement} */ (this.#parts.children[index] ?? this.#addRow(LATENCY_PARTS[part]));
+      const row = /** @type {HTMLElement} */ (this.#parts.children[index] ?? this.#addRow(strings.latencyParts[part]));
       row.style.setProperty('--share', String(ms / totalMs));
       /** @type {HTMLElement} */ (row.lastElementChild).textContent = `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
     });

@@ -1,11 +1,12 @@
 /**
  * What the person chose before the call: persona and voice, kept in this browser.
  */
-import { PERSONAS } from './messages.js';
+import { strings } from './language.js';
 
 const STORAGE_KEY = 'rtc_server.settings';
 
 export class Settings {
+  #root;
   #persona;
   #note;
   #voice;
@@ -17,6 +18,7 @@ export class Settings {
 
   /**
    * @param {object} elements
+   * @param {HTMLDetailsElement} elements.root
    * @param {HTMLTextAreaElement} elements.persona
    * @param {HTMLElement} elements.note What a persona does with this engine.
    * @param {HTMLSelectElement} elements.voice
@@ -24,8 +26,10 @@ export class Settings {
    * @param {HTMLElement} elements.presets
    * @param {HTMLFieldSetElement} elements.fields
    * @param {Storage | null} storage
+   * @param {import('./conversation.js').Conversation} conversation
    */
-  constructor({ persona, note, voice, count, presets, fields }, storage) {
+  constructor({ root, persona, note, voice, count, presets, fields }, storage, conversation) {
+    this.#root = root;
     this.#persona = persona;
     this.#note = note;
     this.#voice = voice;
@@ -33,6 +37,7 @@ export class Settings {
     this.#presets = presets;
     this.#fields = fields;
     this.#storage = storage;
+    this.#follow(conversation);
     this.#drawPresets();
     const kept = this.#load();
     persona.value = kept.persona;
@@ -55,14 +60,30 @@ export class Settings {
     this.#drawCount();
   }
 
-  /** @param {boolean} locked A call's persona and voice are settled when it starts. */
-  lock(locked) {
-    this.#fields.disabled = locked;
+  /** The words of the call need the room. */
+  close() {
+    this.#root.open = false;
   }
 
   /** @returns {{persona?: string, voice?: string}} */
   chosen() {
     return { persona: this.#persona.value.trim() || undefined, voice: this.#voice.value || undefined };
+  }
+
+  /**
+   * A call's persona and voice are settled when it starts. Once the agent is there its words need the room; a call that
+   * fails leaves the choices in sight.
+   *
+   * @param {import('./conversation.js').Conversation} conversation
+   */
+  #follow(conversation) {
+    let settled = false;
+    conversation.on('state', () => {
+      const { isActive, phase } = conversation.call;
+      this.#fields.disabled = isActive;
+      if (phase === 'live' && !settled) this.close();
+      settled = isActive && (settled || phase === 'live');
+    });
   }
 
   #changed() {
@@ -93,7 +114,7 @@ export class Settings {
   }
 
   #drawPresets() {
-    for (const { name, text } of PERSONAS) {
+    for (const { name, text } of strings.personas) {
       const button = document.createElement('button');
       button.type = 'button';
       button.className = 'chip';

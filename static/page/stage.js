@@ -15,6 +15,7 @@ export class Stage {
     this.#conversation = conversation;
     this.#stage = stage;
     this.#meters = { user: userMeter, agent: agentMeter };
+    conversation.on('state', () => (conversation.call.isActive ? this.start() : this.stop()));
   }
 
   /** Follow the levels until `stop`. */

@@ -1,3 +1,4 @@
+import { strings } from './language.js';
 import { clock, spokeFor } from './messages.js';
 
 /**
@@ -22,13 +23,19 @@ export class TranscriptView {
    * @param {HTMLElement} elements.list
    * @param {HTMLElement} elements.announcer A polite live region that nobody sees.
    * @param {HTMLElement} elements.empty Shown while there is no turn.
+   * @param {import('./conversation.js').Conversation} conversation
    */
-  constructor({ list, announcer, empty }) {
+  constructor({ list, announcer, empty }, conversation) {
     this.#list = list;
     this.#announcer = announcer;
     this.#empty = empty;
     list.addEventListener('scroll', () => {
       this.#follows = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END_PX;
+    });
+    conversation.on('turn', (turn, change) => this.update(turn, change));
+    conversation.on('state', () => {
+      const { phase, durationMs } = conversation.call;
+      if (phase === 'live') this.began(performance.now() - (durationMs ?? 0));
     });
     new ResizeObserver(() => this.#follow()).observe(list);
   }
@@ -71,7 +78,7 @@ export class TranscriptView {
   #append(turn) {
     const item = element('li', `turn ${turn.side}`);
     const head = element('p', 'turn-head');
-    head.append(element('span', 'turn-who', turn.side === 'agent' ? 'Agent' : 'You'));
+    head.append(element('span', 'turn-who', who(turn)));
     head.append(element('span', 'turn-when', clock(turn.startedMs - this.#beganMs)));
     item.append(head, element('p', 'turn-words'));
     this.#list.append(item);
@@ -88,7 +95,7 @@ export class TranscriptView {
     drawWords(words, turn);
     item.classList.toggle('final', turn.final);
     const note = turn.interrupted
-      ? 'interrupted'
+      ? strings.transcript.interrupted
       : turn.words.length || turn.side === 'agent'
         ? ''
         : turn.spokeMs === null
@@ -103,10 +110,15 @@ export class TranscriptView {
   #announce(turn) {
     if (!turn.words.length) return;
     const text = turn.words.map((word) => word.text).join(' ');
-    const note = turn.interrupted ? ' (interrupted)' : '';
-    this.#announcer.append(element('p', '', `${turn.side === 'agent' ? 'Agent' : 'You'}: ${text}${note}`));
+    const note = turn.interrupted ? ` (${strings.transcript.interrupted})` : '';
+    this.#announcer.append(element('p', '', strings.transcript.said(who(turn), text + note)));
     if (this.#announcer.childElementCount > 3) this.#announcer.firstElementChild?.remove();
   }
+}
+
+/** @param {Turn} turn */
+function who({ side }) {
+  return side === 'agent' ? strings.page.agent : strings.page.you;
 }
 
 /**

@@ -77,18 +77,12 @@ function scene() {
     audio,
     microphone,
     newClient: () => new FakeClient(),
-    listeners: {
-      state: (state) => heard.states.push(state),
-      turn: (turn, change) => heard.turns.push(`${turn.side} ${change}`),
-      queued() {},
-      prefill() {},
-      latency() {},
-      ending() {},
-      microphone: (state, code) => heard.microphone.push(`${state} ${code}`.trim()),
-      ended: (reason) => heard.ended.push(reason),
-      problem: (problem) => heard.problems.push(problem.code),
-    },
   });
+  conversation.on('state', (state) => heard.states.push(state));
+  conversation.on('turn', (turn, change) => heard.turns.push(`${turn.side} ${change}`));
+  conversation.on('microphone', (state, code) => heard.microphone.push(`${state} ${code}`.trim()));
+  conversation.on('ended', (reason) => heard.ended.push(reason));
+  conversation.on('problem', (problem) => heard.problems.push(problem.code));
   return { conversation, heard, stream, audio, grant: () => grant(), refuse: (error) => refuse(error) };
 }
 

@@ -1,0 +1,95 @@
+import { strings } from './language.js';
+import * as messages from './messages.js';
+
+/**
+ * The state of the call in words, the clock, and the two buttons.
+ *
+ * @typedef {object} CallElements
+ * @property {HTMLElement} status
+ * @property {HTMLElement} hint
+ * @property {HTMLButtonElement} call
+ * @property {HTMLElement} callLabel
+ * @property {HTMLButtonElement} mute
+ * @property {HTMLElement} muteLabel
+ * @property {HTMLElement} timer
+ */
+
+const CLOCK_EVERY_MS = 500;
+
+export class CallView {
+  /** Whether there is a call of an earlier page to go on with. */
+  canContinue = false;
+  #conversation;
+  #elements;
+  /** What the agent is waiting for, in words; '' where the state says it all. */
+  #progress = '';
+
+  /**
+   * @param {import('./conversation.js').Conversation} conversation
+   * @param {CallElements} elements
+   * @param {{start: () => void}} actions
+   */
+  constructor(conversation, elements, { start }) {
+    this.#conversation = conversation;
+    this.#elements = elements;
+    elements.call.addEventListener('click', () => (conversation.call.isActive ? conversation.end() : start()));
+    elements.mute.addEventListener('click', () => this.toggleMute());
+    conversation.on('state', () => this.draw());
+    conversation.on('queued', (position) => this.progress(strings.queued(position)));
+    conversation.on('prefill', ({ done, total }) =>
+      this.progress(done > 0 && done < total ? messages.preparing({ done, total }) : ''),
+    );
+    setInterval(() => {
+      const { durationMs } = conversation.call;
+      elements.timer.textContent = durationMs === null ? '' : messages.clock(durationMs);
+    }, CLOCK_EVERY_MS);
+  }
+
+  /** @param {string} text What the agent is waiting for. */
+  progress(text) {
+    this.#progress = text;
+    this.#drawHint();
+  }
+
+  /** @param {string} text Until the state changes. */
+  hint(text) {
+    this.#elements.hint.textContent = text;
+  }
+
+  toggleMute() {
+    this.#conversation.mute(!this.#conversation.muted);
+    this.drawMute();
+  }
+
+  draw() {
+    const { state, phase, isActive } = this.#conversation.call;
+    document.body.dataset.state = state;
+    document.body.dataset.phase = phase;
+    document.body.classList.toggle('in-call', isActive);
+    if (phase !== 'preparing' && phase !== 'reconnecting') this.#progress = '';
+    const { status, call, callLabel, mute } = this.#elements;
+    status.textContent = this.#message().title;
+    call.dataset.state = isActive ? 'end' : 'start';
+    callLabel.textContent = isActive ? strings.end : this.canContinue ? strings.continue : strings.start;
+    mute.hidden = !isActive;
+    this.drawMute();
+  }
+
+  drawMute() {
+    const { muted, call } = this.#conversation;
+    this.#elements.mute.setAttribute('aria-pressed', String(muted));
+    this.#elements.muteLabel.textContent = muted ? strings.unmute : strings.mute;
+    document.body.dataset.muted = String(muted && call.isActive);
+    this.#drawHint();
+  }
+
+  #drawHint() {
+    const { isActive } = this.#conversation.call;
+    this.hint(isActive && this.#conversation.muted ? strings.muted : this.#progress || this.#message().text);
+  }
+
+  #message() {
+    const { state } = this.#conversation.call;
+    return state === 'ready' && this.canContinue ? strings.canContinue : strings.states[state];
+  }
+}

@@ -1,0 +1,210 @@
+/**
+ * Everything the page says, in English. Another language is one more file like this one, and a line in languages.js.
+ *
+ * A message about trouble says what happened (`title`) and what to do (`text`). What has a figure in it is a function.
+ * Names of what is pressed and read in index.html are under `page`; its elements name them in `data-text`, `data-label`
+ * (for screen readers), `data-title` and `data-placeholder`.
+ *
+ * @typedef {{title: string, text: string}} Message
+ */
+
+export default {
+  /** The direction of the script: 'ltr' or 'rtl'. */
+  direction: 'ltr',
+
+  page: {
+    title: 'Talk · rtc_server',
+    heading: 'Talk with the agent',
+    call: 'Call',
+    you: 'You',
+    agent: 'Agent',
+    headphones: 'Headphones work best: from speakers the agent may hear itself.',
+    mouthToEar: 'Mouth to ear',
+    delayParts: 'What the delay is made of',
+    setup: 'Persona and voice',
+    presets: 'Example personas',
+    persona: 'Who should the agent be?',
+    personaPlaceholder: 'Describe a person: a name, a job, a manner of speaking.',
+    voice: 'Voice',
+    transcript: 'Transcript',
+    transcriptEmpty: 'Both sides’ words appear here at the moment they are heard.',
+    muteKey: 'Mute (M)',
+  },
+
+  /** @type {Record<import('../page/call.js').CallState, Message>} */
+  states: {
+    ready: { title: 'Ready when you are', text: 'Press the button and just talk. You can interrupt at any time.' },
+    asking: { title: 'May I listen?', text: 'Your browser asks for the microphone: choose “Allow”.' },
+    connecting: { title: 'Connecting', text: 'Opening a line to the agent.' },
+    preparing: { title: 'Getting into character', text: 'The agent reads its persona.' },
+    listening: { title: 'Listening', text: 'Say something.' },
+    hearing: { title: 'Hearing you', text: 'Go on.' },
+    speaking: { title: 'Speaking', text: 'Interrupt whenever you like.' },
+    interrupted: { title: 'Interrupted', text: 'The agent heard you.' },
+    reconnecting: { title: 'Reconnecting', text: 'Nothing comes through at the moment. The agent waits, and the call goes on where it was.' },
+    ended: { title: 'Call ended', text: 'Press the button to talk again.' },
+    failed: { title: 'That did not work', text: 'Press the button to try again.' },
+  },
+
+  start: 'Start talking',
+  end: 'End call',
+  continue: 'Continue',
+  /** @type {Message} */
+  canContinue: { title: 'Where were we?', text: 'Your call is still there for a few seconds. Press the button to go on with it.' },
+  resuming: 'Taking your call up where the page left it.',
+  mute: 'Mute',
+  unmute: 'Unmute',
+  muted: 'You are muted: the agent hears silence.',
+  preparing: (/** @type {number} */ percent) => `The agent reads its persona: ${percent} %.`,
+  queued: (/** @type {number} */ position) => `All lines are in use. You are number ${position} in the queue.`,
+  /** @type {(why: string, seconds: number) => Message} */
+  ending: (why, seconds) => ({ title: 'This call is about to end', text: `${why} It goes on for ${seconds} s at most.` }),
+
+  /** By code: the server's and this side's. @type {Record<string, Message>} */
+  troubles: {
+    insecure_context: {
+      title: 'This page needs HTTPS',
+      text: 'Browsers give the microphone only to secure pages. Open it as http://localhost on the server’s own machine, or start the server with --tls self-signed and use https://.',
+    },
+    no_webrtc: {
+      title: 'This browser cannot make calls',
+      text: 'It has no WebRTC. Use a current Chrome, Edge, Firefox or Safari.',
+    },
+    microphone_denied: {
+      title: 'The microphone is blocked',
+      text: 'Click the icon left of the address, set Microphone to “Allow”, and press the button again.',
+    },
+    microphone_blocked_by_system: {
+      title: 'Your system blocks the microphone',
+      text: 'Allow this browser to use the microphone in the privacy settings of your system, and press the button again.',
+    },
+    microphone_missing: {
+      title: 'No microphone found',
+      text: 'Connect a microphone or a headset, and press the button again.',
+    },
+    microphone_busy: {
+      title: 'The microphone is in use',
+      text: 'Another program holds it. Close that program, or choose another microphone in your system’s sound settings, and press the button again.',
+    },
+    microphone_failed: {
+      title: 'The microphone did not start',
+      text: 'Check that it works in other programs, and press the button again.',
+    },
+    session_not_found: {
+      title: 'The call is over',
+      text: 'The server has let it go while nothing came through. Press the button to start a new one.',
+    },
+    too_many_resumes: {
+      title: 'The call could not be taken up',
+      text: 'Too many attempts in a short time. Wait ten seconds and press the button again.',
+    },
+    sound_blocked: {
+      title: 'The browser holds back the sound',
+      text: 'Click or tap anywhere on the page to hear the agent.',
+    },
+    server_unreachable: {
+      title: 'The server does not answer',
+      text: 'Check that it is still running and that you are online, and try again.',
+    },
+    unauthorized: {
+      title: 'A key is needed',
+      text: 'Open the whole link that the server printed when it started: it ends in #token=…',
+    },
+    forbidden_origin: {
+      title: 'The server does not accept this page',
+      text: 'Its address is not among the allowed origins. Start the server with --allow-origin and this page’s address.',
+    },
+    engine_draining: {
+      title: 'The server is going down',
+      text: 'It takes no new calls. Try again in a little while.',
+    },
+    engine_unavailable: {
+      title: 'The agent is not available',
+      text: 'The engine is not running. Try again in a few seconds; if it stays so, look at the server’s log.',
+    },
+    too_many_half_open: {
+      title: 'Too many calls are starting',
+      text: 'Wait a few seconds and try again.',
+    },
+    ice_failed: {
+      title: 'No connection for the sound',
+      text: 'The page loads, but voice cannot get through: a firewall or VPN may block UDP to the server. On another network, start the server with --advertise-ip and an address that you can reach. `rtc-server check` tells more.',
+    },
+    dtls_failed: {
+      title: 'The encrypted connection failed',
+      text: 'The handshake did not finish: the network may lose too many packets. Try again.',
+    },
+    unknown_voice: {
+      title: 'The agent does not have this voice',
+      text: 'Choose another voice and try again.',
+    },
+    bad_answer: {
+      title: 'This is not the server that was expected',
+      text: 'Something else answers at this address, a proxy perhaps. Reload the page.',
+    },
+  },
+  noReason: 'No reason was given.',
+  /** @type {(total: number | undefined, retryAfterS: number | null) => Message} */
+  full(total, retryAfterS) {
+    const who = total === 1 ? 'The agent is in another call.' : total ? `All ${total} lines are in use.` : 'All lines are in use.';
+    const when = retryAfterS ? `Try again in ${retryAfterS} seconds` : 'Try again in a moment';
+    return { title: 'Everyone is talking', text: `${who} ${when}.` };
+  },
+  /** The server itself says that nobody can reach it. */
+  noConnectivity: { title: 'A call may not connect', text: 'The server has no network address that a browser can reach.' },
+
+  /** Why a call ended. @type {Record<string, Message>} */
+  farewells: {
+    closed: { title: 'Call ended', text: 'Press the button to talk again.' },
+    silence: { title: 'Call ended', text: 'Nothing was heard for five minutes, so the agent hung up.' },
+    connection_lost: { title: 'The connection broke', text: 'The server or the network went away and did not come back. Press the button to call again.' },
+    replaced: { title: 'The call went elsewhere', text: 'Another page has taken it over, and it goes on there. Press the button to start a new one here.' },
+    peer_lost: { title: 'The connection broke', text: 'Nothing came through from this browser for too long.' },
+    engine_lost: { title: 'The agent is gone', text: 'Its engine stopped in the middle of the call. Press the button to call again.' },
+    shutdown: { title: 'The server goes down', text: 'The server is being stopped or restarted. Try again in a moment.' },
+    time_limit: { title: 'Time is up', text: 'The server allows calls of this length. Press the button to call again.' },
+  },
+  /** @type {(reason: string) => Message} */
+  otherFarewell: (reason) => ({ title: 'The server ended the call', text: `Its reason: ${reason.replaceAll('_', ' ')}.` }),
+
+  microphone: {
+    again: 'Use the microphone',
+    denied: 'The agent hears silence. Allow the microphone for this page, then press the button below.',
+    lost: { title: 'The microphone is gone', text: 'It was unplugged or taken away, and the agent hears silence. Connect it again, then press the button below.' },
+    interrupted: {
+      title: 'The microphone is paused',
+      text: 'A phone call or another app holds it, and the agent hears silence. When that is over and it does not come back by itself, press the button below.',
+    },
+  },
+
+  transcript: {
+    interrupted: 'interrupted',
+    spokeFor: (/** @type {number} */ seconds) => `spoke for ${seconds.toFixed(1)} s`,
+    /** For screen readers. */
+    said: (/** @type {string} */ who, /** @type {string} */ words) => `${who}: ${words}`,
+  },
+
+  /** @type {Record<import('../page/latency.js').Part, string>} */
+  latencyParts: {
+    codec: 'Codec',
+    network: 'Network, there and back',
+    serverJitter: 'Jitter buffer, server',
+    frame: 'Frame of the engine',
+    engine: 'Engine’s thinking',
+    playout: 'Waiting to be sent',
+    browserJitter: 'Jitter buffer, browser',
+    device: 'Sound device',
+  },
+
+  free: 'free',
+  inCall: 'in a call',
+  slotsFree: (/** @type {number} */ free, /** @type {number} */ total) => `${free} of ${total} free`,
+
+  /** Where to start from; people write their own. */
+  personas: [
+    { name: 'Good company', text: 'You are warm, curious company. You keep answers short, ask one question at a time, and laugh easily.' },
+    { name: 'Patient teacher', text: 'You are a patient teacher. You explain one idea at a time in plain words, give an example, and check that it was understood.' },
+    { name: 'Front desk', text: 'You work at the front desk of the Harbor Hotel. You are quick and friendly. You help with bookings, directions and breakfast times.' },
+    { name: 'Storyteller', text: 'You are a storyteller. You tell vivid, calm stories and let the listener decide what happens next.' },
+  ],
+};
