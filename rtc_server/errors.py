@@ -14,6 +14,8 @@
     │   ├── SessionNotFound      no such session, or not yours
     │   ├── CallNotFound         no such phone call, or one that ended a while ago
     │   ├── TelephonyOff         a phone call, of a server that takes none
+    │   ├── InvalidNumber        what cannot be dialled: a pattern in the place of a number
+    │   ├── NumberNotAllowed     a number that the settings of its trunk do not let through
     │   ├── NotConnected         a session whose caller is away just now, a phone call that is not answered
     │   ├── OldIceSession        a change of an ICE session that is over
     │   ├── TooManyResumes       a client that takes its conversation over again and again
@@ -21,10 +23,15 @@
     ├── CapacityError            nobody's fault; try again later
     │   ├── EngineFull           every slot is in use
     │   ├── EngineDraining       the server is going down
-    │   └── TooManyHalfOpen      too many calls are being set up at once
+    │   ├── TooManyHalfOpen      too many calls are being set up at once
+    │   ├── TrunkBusy            the trunk has as many phone calls as it may
+    │   ├── NoRtpPort            every port for the audio of phone calls is in use
+    │   ├── TransactionsFull     too many SIP requests of ours are under way
+    │   └── TooManySubscribers   too many listen to a phone call already
     ├── PeerError                the far end or the network
     │   ├── IceFailed            no connectivity check arrived in time
-    │   └── DtlsFailed           the handshake failed or took too long
+    │   ├── DtlsFailed           the handshake failed or took too long
+    │   └── TransferRefused      the other end of a phone call does not call whom it is to call
     ├── EngineError              the engine
     │   ├── EngineUnavailable    it is not running, or has died
     │   ├── CheckpointError      a model's files are missing, damaged, refused, or not what the engine can run
@@ -117,6 +124,16 @@ class TelephonyOff(ClientError):
     http_status = 501
 
 
+class InvalidNumber(ClientError):
+    code = "invalid_number"
+    http_status = 422
+
+
+class NumberNotAllowed(ClientError):
+    code = "number_not_allowed"
+    http_status = 403
+
+
 class NotConnected(ClientError):
     code = "not_connected"
     http_status = 409
@@ -159,6 +176,22 @@ class TooManyHalfOpen(CapacityError):
     code = "too_many_half_open"
 
 
+class TrunkBusy(CapacityError):
+    code = "trunk_busy"
+
+
+class NoRtpPort(CapacityError):
+    code = "no_rtp_port"
+
+
+class TransactionsFull(CapacityError):
+    code = "too_many_transactions"
+
+
+class TooManySubscribers(CapacityError):
+    code = "too_many_subscribers"
+
+
 class PeerError(RtcServerError):
     code = "peer_error"
     http_status = 502
@@ -170,6 +203,10 @@ class IceFailed(PeerError):
 
 class DtlsFailed(PeerError):
     code = "dtls_failed"
+
+
+class TransferRefused(PeerError):
+    code = "transfer_refused"
 
 
 class EngineError(RtcServerError):

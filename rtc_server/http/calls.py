@@ -26,9 +26,11 @@ from rtc_server.transports.sip.useragent import UserAgent
 MAX_METADATA = 16
 MAX_VALUE_CHARS = 256
 MAX_URI_CHARS = 255
-_DIAL_HINT = "POST {to, from?, trunk?, persona?, voice?, seed?, metadata?, wait?: 'answered'}"
-_TRANSFER_HINT = "POST {to}: a number, or a SIP or tel URI"
-_DIGITS_HINT = "POST {digits}, for example {'digits': '12#'}"
+_DIAL_HINT = (
+    'POST {"to": "+15550100"}; it may have from, trunk, persona, voice, seed, metadata and "wait": "answered" too'
+)
+_TRANSFER_HINT = 'POST {"to": "+15550100"}: a number, or a SIP or tel URI'
+_DIGITS_HINT = 'POST {"digits": "12#"}'
 _NUMBER = re.compile(r"\+?[0-9]{1,32}")
 _NAME = re.compile(r"X-[0-9A-Z-]{1,60}|(?!X-)[0-9A-Z_.-]{1,64}", re.IGNORECASE | re.ASCII)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -191,6 +192,36 @@ async def test_voice_that_there_is_not_is_refused(site: PhoneSite) -> None:
     status, error = await site.post("/v1/calls", {"to": NUMBER, "voice": "tenor"})
     assert (status, error["code"]) == (422, "unknown_voice")
     assert site.phone.count("INVITE") == 0
+    assert await site.get("/v1/calls") == {"calls": []}
+
+
+async def test_pattern_in_the_place_of_a_number_is_refused(site: PhoneSite) -> None:
+    status, error = await site.post("/v1/calls", {"to": "+1555*"})
+    assert (status, error["code"]) == (422, "invalid_number")
+    assert error["message"] == "'+1555*' is a pattern, not a number"
+    assert await site.get("/v1/calls") == {"calls": []}
+
+
+async def test_server_that_can_call_nobody_says_what_to_do() -> None:
+    async with phone_site(trunks=(replace(TRUNK, target=None),)) as site:
+        status, error = await site.post("/v1/calls", {"to": NUMBER})
+    assert (status, error["code"]) == (400, "bad_request")
+    assert "no trunk of this server has a `target`" in error["message"]
+    assert "[[sip.trunks]]" in error["hint"]
+
+
+@pytest.mark.parametrize("path", ["", "/{id}/transfer", "/{id}/dtmf"])
+async def test_hint_shows_a_body_that_can_be_sent(site: PhoneSite, path: str) -> None:
+    call = await site.answered()
+    status, error = await site.post("/v1/calls" + path.format(**call), {})
+    assert status == 400
+    begin = error["hint"].index("{")
+    body, _ = json.JSONDecoder().raw_decode(error["hint"][begin:])
+    waiting = asyncio.ensure_future(site.post("/v1/calls" + path.format(**call), body))
+    if path.endswith("transfer"):
+        await site.until(lambda: bool(site.phone.count("REFER")))
+        site.phone.answer(202, to="REFER")
+    assert (await waiting)[0] in (200, 201, 202)
 
 
 async def test_full_server_says_when_to_try_again() -> None:
@@ -298,6 +329,14 @@ async def test_call_that_is_not_answered_takes_no_orders(site: PhoneSite, action
     call = await site.dial()
     status, error = await site.post(f"/v1/calls/{call['id']}/{action}", body)
     assert (status, error["code"]) == (409, "not_connected")
+
+
+@pytest.mark.parametrize(("action", "body"), [("dtmf", {"digits": "1"}), ("transfer", {"to": "+15550142"})])
+async def test_call_that_has_ended_says_so(site: PhoneSite, action: str, body: Any) -> None:
+    call = await site.answered()
+    await site.post(f"/v1/calls/{call['id']}/hangup")
+    status, error = await site.post(f"/v1/calls/{call['id']}/{action}", body)
+    assert (status, error["code"], error["message"]) == (409, "not_connected", "this call has ended: hangup")
 
 
 @pytest.mark.parametrize("path", ["", "/hangup", "/transfer", "/dtmf", "/events"])

@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from rtc_server.engine.stepper import SessionPrompt
-from rtc_server.errors import CapacityError, EngineDraining, EngineUnavailable, RtcServerError
+from rtc_server.errors import CapacityError, EngineDraining, EngineUnavailable, RtcServerError, TrunkBusy
 from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.transports.sip.call.answers import METHODS, describe_us, refuse, refuse_error
 from rtc_server.transports.sip.call.call import Call, CallDetails, CallObserver
 from rtc_server.transports.sip.call.calls import Calls
+from rtc_server.transports.sip.call.contact import contact_of
 from rtc_server.transports.sip.call.dialling import Wish, plan
 from rtc_server.transports.sip.call.outbound import OutboundCall
-from rtc_server.transports.sip.call.reception import Reception, contact_of
+from rtc_server.transports.sip.call.reception import Reception
 from rtc_server.transports.sip.call.referrals import Referrals
 from rtc_server.transports.sip.call.surroundings import CallSettings, Media, Network, Surroundings, Tasks
 from rtc_server.transports.sip.dialog.dialog import DialogId, id_of_request, tag_of
@@ -37,10 +38,6 @@ from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
 from rtc_server.transports.sip.trunk.webhook import Webhook
 
 log = get_logger(__name__)
-
-
-class TrunkBusy(CapacityError):
-    code = "trunk_busy"
 
 
 class AgentNetwork(Network, Protocol):
@@ -159,23 +156,30 @@ class UserAgent(CallObserver):
             trunk: by name; may be left out where there is only one to call over.
             metadata: kept with the call; what is named X-... goes along as headers of the INVITE.
 
-        Raises: BadRequest, NumberNotAllowed, CapacityError, and what `Admission.admit` raises.
+        Raises: BadRequest, InvalidNumber, NumberNotAllowed, CapacityError, and what `Admission.admit` raises. There is
+        no call then.
         """
         wanted = plan(Wish(to, from_, trunk, metadata or {}), self.trunks)
         if self._draining:
             raise EngineDraining("the server is shutting down", hint="try again in half a minute")
         if not self._reception.has_room(wanted.trunk):
             raise TrunkBusy(f"the trunk {wanted.trunk.name!r} has as many calls as it may", hint="try again later")
+        prompt = SessionPrompt(persona=persona, voice=voice, seed=seed)
         self._admission.check()
+        self._admission.prompt(prompt)
         call = OutboundCall(
             self._around,
             CallDetails(wanted.trunk, wanted.caller, wanted.callee, metadata or {}),
             self,
             wanted.dialled,
-            lambda flow: contact_of(self._around, flow),
+            lambda flow: contact_of(self._network, flow),
         )
         self.calls.add(call)
-        await call.prepare(SessionPrompt(persona=persona, voice=voice, seed=seed))
+        try:
+            await call.prepare(prompt)
+        except RtcServerError:
+            self.calls.forget(call)
+            raise
         call.start()
         return call
 
@@ -252,12 +256,15 @@ class UserAgent(CallObserver):
             self._on_options(transaction)
         elif (request.headers.get("Max-Forwards") or "").strip() == "0":
             refuse(transaction, 483)
+            if request.method == "INVITE":
+                self._reception.note_refusal(request, trunk, 483, "it has been handed on too often: a loop")
         elif request.method not in METHODS:
             refuse(transaction, 405)
         elif not isinstance(transaction, InviteServerTransaction):
             refuse(transaction, 481)
         elif self._draining:
-            refuse_error(transaction, EngineDraining("the server is shutting down"))
+            stopping = EngineDraining("the server is shutting down")
+            self._reception.note_refusal(request, trunk, refuse_error(transaction, stopping), stopping.message)
         else:
             self._reception.receive(transaction, request, trunk)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rtc_server.errors import CapacityError, RtcServerError
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.negotiation.sdp import MediaRefused
 from rtc_server.transports.sip.transaction.base import ServerTransaction
+from rtc_server.transports.sip.trunk.callers import printable
 
 METHODS = ("INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "UPDATE", "PRACK", "INFO", "REFER", "NOTIFY")
 EXTENSIONS = ("timer", "100rel")
 SDP = "application/sdp"
 RETRY_AFTER_S = 5
+MAX_NAMED_CHARS = 100
 
 
 def describe_us(response: Response) -> Response:
@@ -36,6 +40,13 @@ def with_sdp(response: Response, body: bytes) -> Response:
     return response
 
 
+class Refusal(NamedTuple):
+    """A final response that has been sent, and why."""
+
+    status: int
+    cause: str
+
+
 def refuse(transaction: ServerTransaction, status: int, **headers: str) -> None:
     """A final response; `Retry_After="5"` is the header Retry-After."""
     response = transaction.reply(status)
@@ -51,36 +62,39 @@ def refuse_media(transaction: ServerTransaction, refusal: MediaRefused, agent: s
     refuse(transaction, refusal.status, Warning=refusal.warning(agent), **headers)
 
 
-def refuse_error(transaction: ServerTransaction, error: RtcServerError) -> None:
-    """Nobody's fault: 503 and when to try again. A setting that this server cannot serve is 500."""
+def refuse_error(transaction: ServerTransaction, error: RtcServerError) -> int:
+    """Nobody's fault: 503 and when to try again. A setting that this server cannot serve is 500. Returns which."""
     if isinstance(error, CapacityError) or error.http_status == 503:
         refuse(transaction, 503, Retry_After=str(error.retry_after_s or RETRY_AFTER_S))
-    else:
-        refuse(transaction, 500)
+        return 503
+    refuse(transaction, 500)
+    return 500
 
 
-def refuse_extensions(transaction: ServerTransaction, request: Request) -> bool:
-    """Refuse what requires an extension that is not known here (420). True, when it did."""
-    unsupported = [name for name in request.headers.all("Require") if name.lower() not in EXTENSIONS]
-    if unsupported:
-        refuse(transaction, 420, Unsupported=", ".join(unsupported))
-    return bool(unsupported)
+def refuse_extensions(transaction: ServerTransaction, request: Request) -> Refusal | None:
+    """Refuse what requires an extension that is not known here (420)."""
+    unsupported = ", ".join(name for name in request.headers.all("Require") if name.lower() not in EXTENSIONS)
+    if not unsupported:
+        return None
+    refuse(transaction, 420, Unsupported=unsupported)
+    return Refusal(420, f"it requires what is not known here: {printable(unsupported, MAX_NAMED_CHARS)}")
 
 
-def refuse_unfit(transaction: ServerTransaction, request: Request) -> bool:
+def refuse_unfit(transaction: ServerTransaction, request: Request) -> Refusal | None:
     """Refuse what asks for something that is not done here: an extension (420), a body other than a session description
-    (415), an answer in another form (406). True, when it did."""
-    if refuse_extensions(transaction, request):
-        return True
+    (415), an answer in another form (406)."""
+    if (refusal := refuse_extensions(transaction, request)) is not None:
+        return refusal
     if request.body and _type_of(request) != SDP:
         refuse(transaction, 415, Accept=SDP)
-    elif (request.headers.get("Content-Encoding") or "identity").strip().lower() != "identity":
+        return Refusal(415, "its body is no session description")
+    if (request.headers.get("Content-Encoding") or "identity").strip().lower() != "identity":
         refuse(transaction, 415, Accept=SDP, Accept_Encoding="identity")
-    elif not _accepts_sdp(request):
+        return Refusal(415, "its body is compressed")
+    if not _accepts_sdp(request):
         refuse(transaction, 406)
-    else:
-        return False
-    return True
+        return Refusal(406, "it accepts no session description")
+    return None
 
 
 def requires(message: Request | Response, extension: str) -> bool:

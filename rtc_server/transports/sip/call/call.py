@@ -17,7 +17,7 @@ from rtc_server.log import get_logger
 from rtc_server.transports.sip.call import digits
 from rtc_server.transports.sip.call.callmedia import CallMedia
 from rtc_server.transports.sip.call.credentials import Credentials
-from rtc_server.transports.sip.call.endreason import reason_header
+from rtc_server.transports.sip.call.endreason import MAX_DETAIL_CHARS, reason_header
 from rtc_server.transports.sip.call.established import Established
 from rtc_server.transports.sip.call.feed import CallFeed
 from rtc_server.transports.sip.call.path import Path
@@ -97,7 +97,7 @@ class Call(ABC):
         self.started_s = around.clock()
         self.end_reason: str | None = None
         self.end_detail: str | None = None
-        """What the other end said of it: a status, or words of a stranger."""
+        """What more is known of it: a status, what is wrong with a session description, or words of a stranger."""
         self.ended_s: float | None = None
         self.feed = CallFeed()
         self._around = around
@@ -130,6 +130,7 @@ class Call(ABC):
 
         Raises: BadRequest, NotConnected, TransferRefused.
         """
+        self._check_not_ended()
         if self.state is not CallState.ANSWERED or self._established is None:
             raise NotConnected("this call is not answered", hint="transfer it when its feed says `answered`")
         await self._established.transfer.to(target_uri)
@@ -137,6 +138,7 @@ class Call(ABC):
     def send_digits(self, text: str) -> None:
         """Press keys. Raises: BadRequest, NotConnected."""
         checked = digits.checked(text)
+        self._check_not_ended()
         if self.state is not CallState.ANSWERED or self._media is None or self._media.leg is None:
             raise NotConnected("this call is not answered", hint="send digits when its feed says `answered`")
         self._media.leg.send_digits(checked)
@@ -204,6 +206,7 @@ class Call(ABC):
         """Free everything, and tell the other end as fits the state, unless it has been the one to end the call."""
         if self.state is CallState.ENDED:
             return
+        detail = None if detail is None else detail[:MAX_DETAIL_CHARS]
         was, self.state, self.end_reason = self.state, CallState.ENDED, reason
         self.end_detail, self.ended_s = detail, self._around.clock()
         try:
@@ -216,9 +219,10 @@ class Call(ABC):
         finally:
             if self._media is not None:
                 self._media.close(reason)
-            self.feed.tell("ended", reason=reason, **({} if detail is None else {"detail": detail}))
             metrics.PHONE_CALLS_ENDED.labels(self.direction, reason).inc()
-            log.info("call ended", call_id=self.id, direction=self.direction, reason=reason)
+            more = {} if detail is None else {"detail": detail}
+            log.info("call ended", call_id=self.id, direction=self.direction, reason=reason, **more)
+            self.feed.tell("ended", reason=reason, **more)
             self._observer.on_ended(self)
 
     # ---- the steps that differ ---------------------------------------------------------------------------------------
@@ -246,6 +250,11 @@ class Call(ABC):
         """Ends with `_over`, sooner or later."""
 
     # ---- common steps ------------------------------------------------------------------------------------------------
+
+    def _check_not_ended(self) -> None:
+        """Raises: NotConnected."""
+        if self.has_ended:
+            raise NotConnected(f"this call has ended: {self.end_reason}", hint="an ended call can only be looked at")
 
     def _seen_on(self, flow: Flow) -> None:
         """Keep the flow that the other end uses."""
@@ -302,7 +311,8 @@ class Call(ABC):
         return established
 
     def _credentials(self) -> Credentials:
-        return Credentials(self.trunk.username, self.trunk.password)
+        """For a request in a dialog: of the other end, whoever that is."""
+        return Credentials(self.trunk.username, self.trunk.password, self._around.realms.of(self.trunk.name))
 
     def _bye(self, reason: str) -> None:
         """Say it, and be over when it is answered."""

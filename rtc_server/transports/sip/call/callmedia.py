@@ -8,8 +8,9 @@ from rtc_server.events import Numbered
 from rtc_server.session.attachment import Attachment
 from rtc_server.session.session import Session
 from rtc_server.transports.sip.call.surroundings import CallLeg, Media, Port
-from rtc_server.transports.sip.negotiation.agreedmedia import MediaPolicy
+from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia, MediaPolicy
 from rtc_server.transports.sip.negotiation.offeranswer import MediaNegotiation
+from rtc_server.transports.sip.negotiation.remotemedia import DISCARD_PORT
 
 
 class CallMedia:
@@ -51,6 +52,10 @@ class CallMedia:
         """From `open` on."""
         assert self._negotiation is not None
         return self._negotiation
+
+    def check_offer(self, body: bytes, told_host: str) -> None:
+        """Whether an offer could be answered, before there is a port. Raises: MediaRefused."""
+        MediaNegotiation(LocalMedia(told_host, DISCARD_PORT, DISCARD_PORT), self._policy).answer_offer(body)
 
     def open(self, own_host: str, told_host: str) -> None:
         """Take the ports. Called once.

@@ -72,6 +72,10 @@ class Calls:
         self._ended[call.id] = (self._timers.now_s, call)
         self._forget_old()
 
+    def forget(self, call: Call) -> None:
+        """It has come to nothing, and who wanted it has been told."""
+        self._ended.pop(call.id, None)
+
     def on_over(self, call: Call) -> None:
         for dialog_id in call.dialog_ids:
             self._by_dialog.pop(dialog_id, None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from rtc_server.errors import BadRequest, ClientError
+from rtc_server.errors import BadRequest, InvalidNumber, NumberNotAllowed
 from rtc_server.transports.sip.call.outbound import Dialled
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.trunk.callers import number_of
@@ -16,14 +16,11 @@ from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
 MAX_HEADERS = 16
 MAX_HEADER_CHARS = 256
 
-_USER = re.compile(r"\+?[0-9A-Za-z*#._~-]{1,64}")
+_NAME = re.compile(r"\+?[0-9A-Za-z*#._~-]{1,64}")
+_CODE = re.compile(r"[*#][0-9*#]+")
+"""What phones dial to ask a PBX for something, as ``*97``: only there a star is itself, and no part of a pattern."""
 _HEADER = re.compile(r"X-[0-9A-Za-z-]{1,60}", re.IGNORECASE)
 _ANONYMOUS = "sip:anonymous@anonymous.invalid"
-
-
-class NumberNotAllowed(ClientError):
-    code = "number_not_allowed"
-    http_status = 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Plan:
 
 
 def plan(wish: Wish, trunks: Trunks) -> Plan:
-    """Raises: BadRequest, NumberNotAllowed."""
+    """Raises: BadRequest, InvalidNumber, NumberNotAllowed."""
     trunk, target = _trunk_for(wish.trunk, trunks)
     callee = _user(number_of(wish.to) or wish.to)
     if not trunk.may_dial(callee):
@@ -65,18 +62,28 @@ def plan(wish: Wish, trunks: Trunks) -> Plan:
 
 def _trunk_for(name: str | None, trunks: Trunks) -> tuple[Trunk, Target]:
     callable_ = [trunk for trunk in trunks if trunk.target is not None]
+    known = ", ".join(trunk.name for trunk in callable_)
+    if not callable_:
+        raise BadRequest(
+            "no call can be made: no trunk of this server has a `target`",
+            hint='set target = "udp:HOST:5060" and may_dial in one of its [[sip.trunks]]',
+        )
     if name is None and len(callable_) != 1:
-        raise BadRequest("`trunk` is missing", hint=f"one of: {', '.join(trunk.name for trunk in callable_)}")
+        raise BadRequest("`trunk` is missing", hint=f"one of: {known}")
     trunk = callable_[0] if name is None else trunks.named(name)
     if trunk is None or trunk.target is None:
-        known = ", ".join(trunk.name for trunk in callable_)
         raise BadRequest(f"there is no trunk {str(name)[:64]!r} to call over", hint=f"there are: {known}")
     return trunk, trunk.target
 
 
 def _user(text: str) -> str:
-    if _USER.fullmatch(text) is None:
+    if _NAME.fullmatch(text) is None:
         raise BadRequest(f"{text[:64]!r} is no number", hint="for example +15550100")
+    if ("*" in text or "#" in text) and _CODE.fullmatch(text) is None:
+        raise InvalidNumber(
+            f"{text!r} is a pattern, not a number",
+            hint="for example +15550100; * and # are dialled in codes that begin with one of them, such as *97",
+        )
     return text
 
 

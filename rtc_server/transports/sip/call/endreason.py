@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rtc_server.transports.sip.message.headers import Reason
 from rtc_server.transports.sip.message.message import Request
+from rtc_server.transports.sip.trunk.callers import printable
 
-MAX_DETAIL_CHARS = 128
+MAX_DETAIL_CHARS = 200
 
 _Q850 = {
     "busy": (17, "User busy"),
@@ -70,4 +71,4 @@ def outcome_of(status: int) -> str:
 def told_by(request: Request | None) -> str | None:
     """What the other end says in its BYE or CANCEL. It is untrusted text, and cut."""
     value = None if request is None else request.headers.get("Reason")
-    return None if value is None else value[:MAX_DETAIL_CHARS]
+    return None if value is None else printable(value, MAX_DETAIL_CHARS)

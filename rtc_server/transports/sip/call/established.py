@@ -11,7 +11,7 @@ from rtc_server.transports.sip.call.digits import PLAIN, RELAY, digit_of, is_dig
 from rtc_server.transports.sip.call.endreason import told_by
 from rtc_server.transports.sip.call.probe import Probe
 from rtc_server.transports.sip.call.renegotiation import Renegotiation
-from rtc_server.transports.sip.call.requests import DialogRequests, Guard
+from rtc_server.transports.sip.call.requests import DialogRequests, End, Guard
 from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.call.transfer import Transfer
 from rtc_server.transports.sip.message.message import Request
@@ -24,7 +24,7 @@ class Established:
     Args:
         tell: the call's feed.
         on_refer: is asked to honour a REFER (which it answers); False: it is refused.
-        end: ends the call, with the reason.
+        end: ends the call.
         on_bye: the other end has ended it: the reason, and what it says about it.
     """
 
@@ -36,7 +36,7 @@ class Established:
         guard: Guard,
         tell: Callable[..., None],
         on_refer: Callable[[ServerTransaction, Request], bool],
-        end: Callable[[str], None],
+        end: End,
         on_bye: Callable[[str, str | None], None],
         *,
         owner: bool,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from rtc_server.errors import CapacityError
+from rtc_server.errors import TooManySubscribers
 
 MAX_WAITING = 256
 MAX_SUBSCRIBERS = 16
@@ -19,10 +19,6 @@ barge_in, ended {reason}; and dropped {count}, where a subscriber has read too s
 
 _STATES = frozenset({"ringing", "early_media", "answered", "held", "resumed", "transfer", "transferred", "ended"})
 _DROPPED_FIRST = frozenset({"text", "transcript"})
-
-
-class TooManySubscribers(CapacityError):
-    code = "too_many_subscribers"
 
 
 class Subscription(AsyncIterator[FeedEvent]):

@@ -2,7 +2,7 @@
 
 ::
 
-    INVITE -> RINGING (100, port, answer, webhook, slot; 180: the agent gets ready) -> ANSWERED (200 until ACK) -> ENDED
+    INVITE -> RINGING (100, webhook, port, answer, slot; 180: the agent gets ready) -> ANSWERED (200 until ACK) -> ENDED
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ log = get_logger(__name__)
 
 
 class CallRejected(Exception):
-    """An application does not want the call."""
+    """The call is not wanted.
 
-    def __init__(self, status: int) -> None:
+    `reason` and `detail` are what its end is told with.
+    """
+
+    def __init__(self, status: int, reason: str = "rejected", detail: str | None = None) -> None:
         super().__init__(status)
         self.status = status
+        self.reason = reason
+        self.detail = str(status) if detail is None else detail
 
 
 Decide = Callable[["InboundCall"], Awaitable[SessionPrompt]]
@@ -87,12 +92,15 @@ class InboundCall(Call):
     # ---- ringing -----------------------------------------------------------------------------------------------------
 
     async def _set_up(self) -> None:
+        offer, flow = self._invite.request.body, self._invite.flow
         try:
+            self._seen_on(flow)
             media = self._make_media()
-            self._open_media(media, self._invite.flow)
-            offer = self._invite.request.body
+            if offer:
+                media.check_offer(offer, self._around.network.contact(flow)[0])
+            self.prompt = await self._decide(self)  # takes its time, so that no port is held meanwhile
+            self._open_media(media, self._flow or flow)
             self._answer = media.negotiation.answer_offer(offer) if offer else b""
-            self.prompt = await self._decide(self)
             session = await admit(self._around, self.prompt, self.id)
             self.session_id = session.id
             media.adopt(session)
@@ -100,14 +108,13 @@ class InboundCall(Call):
             self._ring()
         except MediaRefused as refusal:
             refuse_media(self._invite, refusal, self._around.settings.agent)
-            self.end("media_refused")
+            self.end("media_refused", detail=refusal.message)
         except CallRejected as rejection:
             self._invite.respond(self._invite.reply(rejection.status))
-            self.end("rejected")
+            self.end(rejection.reason, detail=rejection.detail)
         except RtcServerError as error:
-            log.info("call refused", call_id=self.id, code=error.code)
             refuse_error(self._invite, error)
-            self.end(error.code)
+            self.end(error.code, detail=error.message)
         except Exception:
             log.exception("call failed", call_id=self.id)
             self.end("internal_error")
@@ -189,8 +196,8 @@ class InboundCall(Call):
         """The offer was ours, so media begins now."""
         try:
             media.negotiation.take_answer(body)
-        except MediaRefused:
-            self.end("media_refused")
+        except MediaRefused as refusal:
+            self.end("media_refused", detail=refusal.message)
         else:
             media.follow()
             media.answer()

@@ -23,6 +23,7 @@ from rtc_server.log import get_logger
 from rtc_server.transports.sip.call.answers import SDP, describe_us_as_caller, requires
 from rtc_server.transports.sip.call.call import Call, CallDetails, CallObserver, CallState
 from rtc_server.transports.sip.call.callmedia import CallMedia
+from rtc_server.transports.sip.call.credentials import Credentials
 from rtc_server.transports.sip.call.endreason import outcome_of, reason_header
 from rtc_server.transports.sip.call.requests import DialogRequests
 from rtc_server.transports.sip.call.sessionrefresh import min_se
@@ -71,7 +72,9 @@ class OutboundCall(Call):
         self._dialled = dialled
         self._contact_for = contact_for
         self._transaction: InviteClientTransaction | None = None
-        self._sign_in = self._credentials()
+        self._sign_in = Credentials(
+            self.trunk.username, self.trunk.password, around.realms.of(self.trunk.name), learns=True
+        )
         self._branches: dict[str, DialogRequests] = {}
         self._reliable_seen: dict[str, int] = {}
         self._answered_tags: set[str] = set()
@@ -95,7 +98,7 @@ class OutboundCall(Call):
             else:
                 media.adopt(session)
         except RtcServerError as error:
-            self.end(error.code)
+            self.end(error.code, detail=error.message)
             raise
         except asyncio.CancelledError:
             self.end("cancelled")
@@ -126,7 +129,7 @@ class OutboundCall(Call):
             self._open_media(self._media, flow)
             self._media.join()
         except RtcServerError as error:
-            self.end(error.code)
+            self.end(error.code, detail=error.message)
         if self.has_ended:
             return
         headers = Headers()
@@ -152,7 +155,7 @@ class OutboundCall(Call):
                 lambda failure: self.guard(partial(self._on_failed, failure)),
             )
         except CapacityError as error:
-            self.end(error.code, tell_peer=False)
+            self.end(error.code, detail=error.message, tell_peer=False)
 
     def _send_again(self, request: Request, flow: Flow) -> None:
         """The same INVITE with what it lacked (section 8.1.3.5)."""
@@ -273,8 +276,10 @@ class OutboundCall(Call):
         self._requests = branch
         established = self._establish(branch, media)
         self.state = CallState.ANSWERED
-        if not self._take_answer(media, response.body):
-            self.end("media_refused")
+        try:
+            self._take_answer(media, response.body)
+        except MediaRefused as refusal:
+            self.end("media_refused", detail=refusal.message)
             return
         established.renegotiation.refresh.confirmed(response)
         established.start()
@@ -282,15 +287,12 @@ class OutboundCall(Call):
         media.answer()
         log.info("call answered", call_id=self.id, session_id=self.session_id)
 
-    def _take_answer(self, media: CallMedia, body: bytes) -> bool:
+    def _take_answer(self, media: CallMedia, body: bytes) -> None:
+        """Raises: MediaRefused."""
         if not body and self._early_media:
-            return True  # it came with a reliable provisional response
-        try:
-            media.negotiation.take_answer(body)
-        except MediaRefused:
-            return False
+            return  # it came with a reliable provisional response
+        media.negotiation.take_answer(body)
         media.follow()
-        return True
 
     def _decline(self, branch: DialogRequests) -> None:
         """Nobody is there for this answer."""

@@ -6,24 +6,29 @@ Every refusal here costs no port and no slot.
 from __future__ import annotations
 
 from rtc_server.engine.stepper import SessionPrompt
-from rtc_server.errors import RtcServerError
-from rtc_server.transports.sip.call.answers import refuse, refuse_error, refuse_unfit
+from rtc_server.errors import ClientError, RtcServerError
+from rtc_server.log import get_logger
+from rtc_server.transports.sip.call.answers import Refusal, refuse, refuse_error, refuse_unfit
 from rtc_server.transports.sip.call.call import Call, CallDetails, CallObserver
 from rtc_server.transports.sip.call.calls import Calls
+from rtc_server.transports.sip.call.contact import contact_of
 from rtc_server.transports.sip.call.inbound import CallRejected, InboundCall
-from rtc_server.transports.sip.call.sessionrefresh import refuses_interval
+from rtc_server.transports.sip.call.sessionrefresh import refuse_interval
 from rtc_server.transports.sip.call.surroundings import Surroundings
-from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request
-from rtc_server.transports.sip.network.listenon import host_and_port
 from rtc_server.transports.sip.transaction.invite_server import InviteServerTransaction
 from rtc_server.transports.sip.trunk.callers import callee_of, caller_of, metadata_of
 from rtc_server.transports.sip.trunk.numbers import NumberRule
+from rtc_server.transports.sip.trunk.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.trunks import Trunk
-from rtc_server.transports.sip.trunk.webhook import IncomingCall, Reject, Webhook
+from rtc_server.transports.sip.trunk.webhook import Accept, IncomingCall, Webhook
 
 SCHEMES = ("sip", "sips", "tel")
 BUSY_RETRY_AFTER_S = "10"
+LINES_OF_EACH, LINES_OF_ALL = 30, 60
+"""Of the log, a minute, about refused calls of one trunk and of all of them."""
+
+log = get_logger(__name__)
 
 
 class Reception:
@@ -43,70 +48,101 @@ class Reception:
         self._calls = calls
         self._observer = observer
         self._webhook = webhook
+        self._sparse = SparseLog(log, LINES_OF_EACH, LINES_OF_ALL)
 
     def receive(self, transaction: InviteServerTransaction, request: Request, trunk: Trunk) -> None:
         """An INVITE of a trunk, outside of any dialog: refuse it, or make it a call."""
+        refusal = self._refuse(transaction, request, trunk) or self._take(transaction, request, trunk)
+        if refusal is not None:
+            self.note_refusal(request, trunk, *refusal)
+
+    def note_refusal(self, request: Request, trunk: Trunk, status: int, cause: str) -> None:
+        """Say in the log why an INVITE of a trunk did not become a call."""
+        self._sparse.info(
+            trunk.name,
+            "call refused",
+            self._around.clock(),
+            trunk=trunk.name,
+            caller=caller_of(request, trunk).number,
+            callee=callee_of(request),
+            status=status,
+            cause=cause,
+        )
+
+    def has_room(self, trunk: Trunk) -> bool:
+        """Whether another call fits under the trunk's limit and the server's."""
+        return self._limit_reached(trunk) is None
+
+    def _refuse(self, transaction: InviteServerTransaction, request: Request, trunk: Trunk) -> Refusal | None:
+        """None: it may come in."""
         if request.uri.partition(":")[0].lower() not in SCHEMES:
             refuse(transaction, 416)
-            return
-        if refuse_unfit(transaction, request) or refuses_interval(self._around.settings, transaction, request):
-            return
+            return Refusal(416, "its request URI is no sip:, sips: or tel: URI")
+        unfit = refuse_unfit(transaction, request) or refuse_interval(self._around.settings, transaction, request)
+        if unfit is not None:
+            return unfit
         callee, caller = callee_of(request), caller_of(request, trunk)
         rule = trunk.rule_for(callee)
         if rule is None:
             refuse(transaction, 404)
-        elif not rule.admits(caller.number):
+            return Refusal(404, f"no number rule of the trunk matches {callee or 'a URI without a number'}")
+        if not rule.admits(caller.number):
             refuse(transaction, 403)
-        elif rule.max_calls is not None and self._count(rule) >= rule.max_calls:
+            return Refusal(403, f"allow_callers of {rule.pattern.text} does not have the caller")
+        if rule.max_calls is not None and self._count(rule) >= rule.max_calls:
             refuse(transaction, 486)
-        elif not self.has_room(trunk):
+            return Refusal(486, f"{rule.pattern.text} has as many calls as it may: max_calls is {rule.max_calls}")
+        if (limit := self._limit_reached(trunk)) is not None:
             refuse(transaction, 503, Retry_After=BUSY_RETRY_AFTER_S)
-        elif self._may_come_in(transaction):
-            details = CallDetails(trunk, caller.number, callee, metadata_of(request, trunk), rule)
-            self._take(transaction, details)
-
-    def has_room(self, trunk: Trunk) -> bool:
-        """Whether another call fits under the trunk's limit and the server's."""
-        of_trunk = sum(call.trunk is trunk for call in self._calls)
-        of_all = self._around.settings.max_calls
-        return (of_all is None or len(self._calls) < of_all) and (trunk.max_calls is None or of_trunk < trunk.max_calls)
-
-    def _count(self, rule: NumberRule) -> int:
-        return sum(call.rule is rule for call in self._calls)
-
-    def _may_come_in(self, transaction: InviteServerTransaction) -> bool:
+            return Refusal(503, limit)
         try:
             self._around.admission.check()
         except RtcServerError as error:
-            refuse_error(transaction, error)
-            return False
-        return True
+            return Refusal(refuse_error(transaction, error), error.message)
+        return None
 
-    def _take(self, transaction: InviteServerTransaction, details: CallDetails) -> None:
-        secure = transaction.request.uri.lower().startswith("sips:")
-        contact = contact_of(self._around, transaction.flow, secure=secure)
+    def _take(self, transaction: InviteServerTransaction, request: Request, trunk: Trunk) -> Refusal | None:
+        callee, caller = callee_of(request), caller_of(request, trunk)
+        secure = request.uri.lower().startswith("sips:")
+        contact = contact_of(self._around.network, transaction.flow, secure=secure)
+        details = CallDetails(trunk, caller.number, callee, metadata_of(request, trunk), trunk.rule_for(callee))
         try:
             call = InboundCall(self._around, details, self._observer, transaction, contact, self._decide)
         except ValueError:
             refuse(transaction, 400)
-        else:
-            self._calls.add(call)
+            return Refusal(400, "its From, To, Contact or Record-Route is malformed")
+        log.info("call arrives", call_id=call.id, trunk=trunk.name, caller=call.caller, callee=callee)
+        self._calls.add(call)
+        return None
+
+    def _limit_reached(self, trunk: Trunk) -> str | None:
+        """In words; None: there is none that is."""
+        of_trunk, of_all = sum(call.trunk is trunk for call in self._calls), self._around.settings.max_calls
+        if of_all is not None and len(self._calls) >= of_all:
+            return f"the server has as many calls as it may: max_calls is {of_all}"
+        if trunk.max_calls is not None and of_trunk >= trunk.max_calls:
+            return f"the trunk has as many calls as it may: max_calls is {trunk.max_calls}"
+        return None
+
+    def _count(self, rule: NumberRule) -> int:
+        return sum(call.rule is rule for call in self._calls)
 
     async def _decide(self, call: Call) -> SessionPrompt:
-        rule = call.rule
-        persona, voice = (None, None) if rule is None else (rule.persona, rule.voice)
-        if self._webhook is not None:
-            asked = IncomingCall(call.id, call.trunk.name, call.caller, call.callee, call.metadata)
-            decision = await self._webhook.decide(asked)
-            if isinstance(decision, Reject):
-                raise CallRejected(decision.status)
-            persona, voice = decision.persona or persona, decision.voice or voice
-        return SessionPrompt(persona=persona, voice=voice)
-
-
-def contact_of(around: Surroundings, flow: Flow, *, secure: bool = False) -> str:
-    """Our Contact for a peer on this flow."""
-    place = host_and_port(*around.network.contact(flow))
-    if secure:
-        return f"<sips:{place}>"
-    return f"<sip:{place}{'' if flow.transport == 'udp' else f';transport={flow.transport}'}>"
+        usual = SessionPrompt() if call.rule is None else SessionPrompt(call.rule.persona, call.rule.voice)
+        if self._webhook is None:
+            return usual
+        asked = IncomingCall(call.id, call.trunk.name, call.caller, call.callee, call.metadata)
+        decision = await self._webhook.decide(asked)
+        if isinstance(decision, Accept):
+            prompt = SessionPrompt(decision.persona or usual.persona, decision.voice or usual.voice)
+            try:
+                self._around.admission.prompt(prompt)
+            except ClientError as error:
+                decision = self._webhook.undecided(call.id, str(error))
+            else:
+                return prompt
+        if isinstance(decision, Accept):
+            return usual
+        if decision.failure is None:
+            raise CallRejected(decision.status)
+        raise CallRejected(decision.status, "webhook_failed", decision.failure)

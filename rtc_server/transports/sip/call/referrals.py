@@ -45,7 +45,10 @@ class Referrals:
     def receive(self, call: Call, transaction: ServerTransaction, request: Request) -> bool:
         """Answer a REFER, and call whom it names. False: it is to be declined."""
         targets = request.headers.all("Refer-To")
-        if call.trunk.refer != "accept" or call.id in self._referring or len(targets) != 1:
+        if len(targets) != 1:
+            refuse(transaction, 400)  # RFC 3515 section 2.4.2
+            return True
+        if call.trunk.refer != "accept" or call.id in self._referring:
             return False
         try:
             target = NameAddr.parse(targets[0])

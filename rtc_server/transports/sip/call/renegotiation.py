@@ -6,7 +6,6 @@ An offer that cannot be taken is refused, and the call goes on as it was.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 
 from rtc_server.transports.sip.call.answeredinvite import AnsweredInvite
@@ -18,7 +17,7 @@ from rtc_server.transports.sip.call.answers import (
     with_sdp,
 )
 from rtc_server.transports.sip.call.callmedia import CallMedia
-from rtc_server.transports.sip.call.requests import DialogRequests, Guard, Outcome, status_of
+from rtc_server.transports.sip.call.requests import DialogRequests, End, Guard, Outcome, status_of
 from rtc_server.transports.sip.call.sessionrefresh import SessionRefresh
 from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.dialog.sessiontimer import RefreshMethod
@@ -28,13 +27,15 @@ from rtc_server.transports.sip.transaction.base import ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Timer
 
 MAX_GLARES = 5
+MAX_LENGTHENINGS = 2
+"""Of one refresh: each 422 asks for a longer interval than the last one."""
 
 
 class Renegotiation:
     """
     Args:
         owner: the call began with our INVITE: our Call-ID (decides who waits longer after a glare).
-        end: ends the call, with the reason.
+        end: ends the call.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Renegotiation:
         requests: DialogRequests,
         media: CallMedia,
         guard: Guard,
-        end: Callable[[str], None],
+        end: End,
         *,
         owner: bool,
     ) -> None:
@@ -59,6 +60,7 @@ class Renegotiation:
         self._asking = False
         self._stopped = False
         self._glares = 0
+        self._lengthened = 0
         self._retry: Timer | None = None
         self.refresh = SessionRefresh(around, guard, self.ask, partial(end, "session_expired"))
 
@@ -129,8 +131,8 @@ class Renegotiation:
     def _take_answer(self, body: bytes) -> None:
         try:
             self._media.negotiation.take_answer(body)
-        except MediaRefused:
-            self._end("media_refused")  # an answer cannot be refused otherwise
+        except MediaRefused as refusal:
+            self._end("media_refused", detail=refusal.message)  # an answer cannot be refused otherwise
         else:
             self._media.follow()
 
@@ -156,7 +158,7 @@ class Renegotiation:
             return
         status = status_of(outcome)
         if isinstance(outcome, Response) and status < 300:
-            self._glares = 0
+            self._glares = self._lengthened = 0
             self.refresh.confirmed(outcome)
             if method == "INVITE":
                 self._take_answer(outcome.body)
@@ -168,8 +170,10 @@ class Renegotiation:
             self._retry = self._around.timers.after(
                 glare_delay_s(self._owner, self._around.random), partial(self._guard, partial(self.ask, method))
             )
-        elif isinstance(outcome, Response) and status == 422 and self.refresh.lengthen(outcome):
-            self.ask(method)
+        elif isinstance(outcome, Response) and status == 422:
+            if self._lengthened < MAX_LENGTHENINGS and self.refresh.lengthen(outcome):
+                self._lengthened += 1
+                self.ask(method)
         elif method == "UPDATE" and status in (405, 501):
             self._updates = False
             self.ask("INVITE")

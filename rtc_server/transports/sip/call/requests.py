@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from rtc_server.errors import CapacityError
 from rtc_server.transports.sip.call.credentials import CREDENTIALS, Credentials
@@ -19,6 +20,12 @@ Outcome = Response | Failure
 OnOutcome = Callable[[Outcome], None]
 Guard = Callable[[Callable[[], None]], None]
 """Runs a piece of one call's work; what it raises ends this call and nothing else."""
+
+
+class End(Protocol):
+    """Ends a call: why, and what more is known of it."""
+
+    def __call__(self, reason: str, *, detail: str | None = None) -> None: ...
 
 
 def status_of(outcome: Outcome) -> int:
@@ -52,6 +59,7 @@ class DialogRequests:
         self._on_gone = on_gone
         self._on_alive = on_alive
         self._acknowledged = 0  # CSeq of the last INVITE of ours in this dialog that has had its 2xx
+        self._said_again = False  # the BYE, over another connection
 
     def send(
         self,
@@ -96,9 +104,14 @@ class DialogRequests:
             self._guard(partial(self._on_response, request, credentials, on_outcome, response))
 
         def on_failure(failure: Failure) -> None:
-            # A connection that has closed is opened again by the next request.
+            # A connection that has closed is opened again by the next request, and by a BYE, which has no next.
             recovers = failure is Failure.TRANSPORT and flow.reliable
-            self._guard(partial(self._finish, on_outcome, failure, fatal=not recovers and _is_of_call(request)))
+            if recovers and request.method == "BYE" and not self._said_again:
+                self._said_again = True
+                self.path.on_flow_closed(flow)
+                self._guard(partial(self._transmit_again, request, credentials, on_outcome))
+            else:
+                self._guard(partial(self._finish, on_outcome, failure, fatal=not recovers and _is_of_call(request)))
 
         start = self._transactions.invite if request.method == "INVITE" else self._transactions.request
         try:
@@ -120,11 +133,15 @@ class DialogRequests:
             if known:
                 return  # the 2xx again: its ACK was lost
         if response.status in (401, 407) and credentials.answer(request, response):
-            self.dialog.local_cseq += 1
-            request.headers.set("CSeq", f"{self.dialog.local_cseq} {request.method}")
-            self._transmit(request, credentials, on_outcome)
+            self._transmit_again(request, credentials, on_outcome)
             return
         self._finish(on_outcome, response, fatal=_is_of_call(request))
+
+    def _transmit_again(self, request: Request, credentials: Credentials, on_outcome: OnOutcome) -> None:
+        """As a new request: the other end may have seen the last one."""
+        self.dialog.local_cseq += 1
+        request.headers.set("CSeq", f"{self.dialog.local_cseq} {request.method}")
+        self._transmit(request, credentials, on_outcome)
 
     def _finish(self, on_outcome: OnOutcome, outcome: Outcome, *, fatal: bool) -> None:
         """`fatal`: where it has not arrived, nobody is there."""

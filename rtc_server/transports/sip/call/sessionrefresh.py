@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from rtc_server.transports.sip.call.answers import refuse
+from rtc_server.transports.sip.call.answers import Refusal, refuse
 from rtc_server.transports.sip.call.requests import Guard
 from rtc_server.transports.sip.call.surroundings import CallSettings, Surroundings
 from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S, RefreshMethod, SessionTimer, refusal_of
@@ -14,13 +14,13 @@ from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.transaction.base import ServerTransaction
 
 
-def refuses_interval(settings: CallSettings, transaction: ServerTransaction, request: Request) -> bool:
-    """Refuse a request whose interval is too short (422), or no number (400). True, when it did."""
+def refuse_interval(settings: CallSettings, transaction: ServerTransaction, request: Request) -> Refusal | None:
+    """Refuse a request whose interval is too short (422), or no number (400)."""
     refusal = refusal_of(request, settings.min_se_s)
     if refusal is None:
-        return False
+        return None
     refuse(transaction, refusal.status, **{name.replace("-", "_"): value for name, value in refusal.headers})
-    return True
+    return Refusal(refusal.status, f"its session timer is no number, or shorter than {settings.min_se_s} s")
 
 
 class SessionRefresh:
@@ -47,7 +47,7 @@ class SessionRefresh:
         self._timer.stop()
 
     def refuses(self, transaction: ServerTransaction, request: Request) -> bool:
-        return refuses_interval(self._settings, transaction, request)
+        return refuse_interval(self._settings, transaction, request) is not None
 
     def accept(self, request: Request, response: Response) -> None:
         """A request that passes `refuses`, and the 2xx to it, which says how often and who refreshes."""

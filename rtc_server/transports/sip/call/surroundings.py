@@ -14,6 +14,7 @@ from rtc_server.events import Numbered
 from rtc_server.session.admission import Admission
 from rtc_server.session.leg import Leg, LegHandler
 from rtc_server.session.session import Session
+from rtc_server.transports.sip.call.credentials import Realms
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, LocalMedia
 from rtc_server.transports.sip.network.target import Target
@@ -105,6 +106,7 @@ class Surroundings:
     settings: CallSettings = field(default_factory=CallSettings)
     clock: Callable[[], float] = time.monotonic
     random: random.Random = field(default_factory=random.SystemRandom)
+    realms: Realms = field(default_factory=Realms)
 
 
 class Tasks:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from rtc_server.errors import BadRequest, PeerError
+from rtc_server.errors import BadRequest, TransferRefused
 from rtc_server.transports.sip.call.answers import refuse
 from rtc_server.transports.sip.call.requests import DialogRequests, Guard, Outcome, status_of
 from rtc_server.transports.sip.call.surroundings import Surroundings
@@ -20,10 +20,6 @@ _STATUS_LINE = re.compile(r"SIP/2\.0 ([1-6][0-9]{2})(?: |\r|\n|$)")
 _SAFE = re.compile(r"[!-~]+")
 _TEL = re.compile(r"tel:\+?[0-9A-Za-z().*#_-]{1,64}")
 _MAX_URI_CHARS = 255
-
-
-class TransferRefused(PeerError):
-    code = "transfer_refused"
 
 
 class Transfer:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from rtc_server import metrics
-from rtc_server.errors import CapacityError, ConfigError
+from rtc_server.errors import ConfigError, NoRtpPort
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia
@@ -26,12 +26,6 @@ REST_S = 30.0
 """How long a port stays unused behind a call: what the last peer still sends must not be heard by the next one."""
 
 logger = get_logger(__name__)
-
-
-class NoRtpPort(CapacityError):
-    """Every RTP port is in use, or was a moment ago."""
-
-    code = "no_rtp_port"
 
 
 class RtpPorts:

@@ -40,7 +40,7 @@ class Outcome(Enum):
 class Verdict:
     outcome: Outcome
     username: str = ""
-    """Proven, if the outcome is OK."""
+    """Proven, if the outcome is OK; else what somebody says."""
 
 
 class Challenger:
@@ -90,7 +90,7 @@ class Challenger:
         expected = response_of(params, algorithm, method, password or "", b"")
         equal = hmac.compare_digest(expected, params["response"].lower())
         if password is None or not equal:
-            return Verdict(Outcome.WRONG)
+            return Verdict(Outcome.WRONG, params["username"])
         count = int(params["nc"], 16) if "qop" in params else ONCE
         nonce = params["nonce"]
         if self._nonces.state(nonce) is not NonceState.FRESH or not self._nonces.use(nonce, count):

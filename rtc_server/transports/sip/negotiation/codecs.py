@@ -7,7 +7,7 @@ Exactly one codec is answered, so that both ends send the same one. G.722 codes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rtc_server.media.audioformat import MAX_BITRATE_BPS, AudioFormat, CodecName
@@ -123,7 +123,7 @@ def choose_codec(
     names = ((_codec_name(encoding), number) for number, encoding in usable.items())
     found = [(name, number) for name, number in names if name is not None and name in allowed]
     if not found:
-        raise MediaRefused(488, f"none of {', '.join(allowed)} in {_named(offered.values())}", 305)
+        raise MediaRefused(488, f"none of {', '.join(allowed)} in {_named(section, offered)}", 305)
     name, number = min(found, key=lambda item: item[0] != in_use)
     if name == "opus":
         audio = AudioFormat(name, number, OPUS_CLOCK_HZ, max_bitrate_bps=_bitrate_bps(section, number))
@@ -216,6 +216,9 @@ def _event_lines(event: TelephoneEvent) -> list[Attribute]:
     return [("rtpmap", f"{number} telephone-event/{event.clock_hz}"), ("fmtp", f"{number} {_DIGITS_FMTP}")]
 
 
-def _named(encodings: Iterable[Encoding]) -> str:
-    names = dict.fromkeys(f"{encoding.name}/{encoding.clock_hz}" for encoding in encodings)
-    return ", ".join(list(names)[:_MAX_NAMED])[:_MAX_NAMED_CHARS] or "nothing known"
+def _named(section: MediaSection, known: Mapping[int, Encoding]) -> str:
+    names = list(dict.fromkeys(f"{encoding.name}/{encoding.clock_hz}" for encoding in known.values()))
+    unexplained = [text for text in section.formats if not text.isdigit() or int(text[:4]) not in known]
+    if unexplained:
+        names.append(f"payload types without a=rtpmap: {' '.join(unexplained[:_MAX_NAMED])}")
+    return ", ".join([*names[:_MAX_NAMED], *names[_MAX_NAMED:][-1:]])[:_MAX_NAMED_CHARS]

@@ -140,6 +140,8 @@ class MediaNegotiation:
         """The audio section in use, else an encrypted one, else the first that is any good."""
         live = [(index, section) for index, section in enumerate(offer) if section.kind == "audio" and section.port]
         if not live:
+            if any(section.kind == "audio" for section in offer):
+                raise MediaRefused(488, "the audio has port 0, which means that there is none", 304)
             raise MediaRefused(488, f"only audio is taken, and this offers {names_of(offer)}", 304)
         live.sort(key=lambda item: (self.agreed is None or item[0] != self._index, not is_secure(item[1])))
         refusals = []

@@ -10,6 +10,7 @@ A transaction changes its state before it calls its user, so the user may call b
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.transaction.derived import response_to
 from rtc_server.transports.sip.transaction.timers import Intervals, Timer, Timers
+
+LOST_ON_THE_WAY = frozenset(
+    {errno.ENOBUFS, errno.ENOMEM, errno.ECONNREFUSED, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH}
+)
+"""Why a datagram could not leave just now, which says nothing of the next one: a buffer is full, a route is away for a
+moment, an ICMP message has come that anybody may have sent."""
 
 
 class State(Enum):
@@ -95,7 +102,9 @@ class Transaction(ABC):
     def _send(self, data: bytes) -> None:
         try:
             self._around.send(data, self.way_out)
-        except OSError:
+        except OSError as error:
+            if not self.way_out.reliable and error.errno in LOST_ON_THE_WAY:
+                return  # it is sent again, or the transaction's time runs out
             # Not from within the call that sends: its caller would find the transaction in a state it did not expect.
             self._start("broken", 0.0, self.on_transport_error)
 

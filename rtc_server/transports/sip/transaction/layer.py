@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 
-from rtc_server.errors import CapacityError
+from rtc_server.errors import TransactionsFull
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, Response
@@ -50,12 +50,6 @@ OnFailure = Callable[[Failure], None]
 
 def _random_token() -> str:
     return secrets.token_hex(12)
-
-
-class TransactionsFull(CapacityError):
-    """As many requests of ours are under way as may be."""
-
-    code = "too_many_transactions"
 
 
 class Transactions:

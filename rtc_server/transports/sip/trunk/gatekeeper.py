@@ -18,7 +18,9 @@ from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.digest import Challenger, Outcome
 from rtc_server.transports.sip.message.message import Request
-from rtc_server.transports.sip.trunk.sources import Source, Sources
+from rtc_server.transports.sip.trunk.callers import callee_of
+from rtc_server.transports.sip.trunk.sources import Source, Sources, source_of
+from rtc_server.transports.sip.trunk.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
 
 log = get_logger(__name__)
@@ -30,6 +32,8 @@ TRUNK_REQUESTS_AT_ONCE = 400.0
 ANSWERS_PER_S = 200.0
 """To all strangers together: over UDP the source of a request may be a victim's address."""
 ANSWERS_AT_ONCE = 400.0
+LINES_OF_EACH, LINES_OF_ALL = 3, 30
+"""Of the log, a minute, about one stranger and about all of them."""
 MAX_CREDENTIALS = 4
 """Looked at in one request."""
 
@@ -88,6 +92,7 @@ class Gatekeeper:
         self._trunk_limits = {trunk.name: RateLimit(TRUNK_REQUESTS_PER_S, TRUNK_REQUESTS_AT_ONCE) for trunk in trunks}
         self._sources = Sources()
         self._answers = RateLimit(ANSWERS_PER_S, ANSWERS_AT_ONCE)
+        self._sparse = SparseLog(log, LINES_OF_EACH, LINES_OF_ALL)
 
     def identify(self, request: Request, flow: Flow) -> Identity:
         """`request` lies outside of all dialogs and transactions that there are."""
@@ -101,10 +106,12 @@ class Gatekeeper:
         source = self._sources.of(address)
         if not source.allow(now):
             return _ignored("sip_flood")
+        if request.method == "INVITE" and self._unknown != "challenge":
+            self._tell(flow, "SIP call of no trunk", now, request, answer=403 if self._unknown == "forbid" else None)
         if self._unknown == "drop":
             return _ignored("sip_stranger")
         if self._unknown == "challenge":
-            proven = self._proven(request, source, now)
+            proven = self._proven(request, flow, source, now)
             if isinstance(proven, Known):
                 return proven
         else:
@@ -119,7 +126,13 @@ class Gatekeeper:
             return self._trunk_limits[trunk.name].allow(now)
         return self._unknown != "drop" and self._sources.of(flow.remote[0]).allow(now) and self._answers.allow(now)
 
-    def _proven(self, request: Request, source: Source, now: float) -> Known | Challenge | Refuse:
+    def _tell(self, flow: Flow, event: str, now: float, request: Request, **fields: object) -> None:
+        """Where it came from is not written: it is the address of a person, or of a victim."""
+        self._sparse.info(
+            source_of(flow.remote[0]), event, now, transport=flow.transport, callee=callee_of(request), **fields
+        )
+
+    def _proven(self, request: Request, flow: Flow, source: Source, now: float) -> Known | Challenge | Refuse:
         for value in request.headers.all("Authorization")[:MAX_CREDENTIALS]:
             verdict = self._challenger.check(value, request.method, request.uri, self._password_of)
             if verdict.outcome is Outcome.OK:
@@ -127,9 +140,9 @@ class Gatekeeper:
             if verdict.outcome is Outcome.STALE:
                 return Challenge(tuple(self._challenger.challenge(stale=True)))
             if verdict.outcome is Outcome.WRONG:
-                wait_s = source.fail(now)
-                if wait_s:
-                    log.warning("wrong SIP digests from one address", ignored_s=wait_s)
+                wait_s, trunk = source.fail(now), self._trunks.by_username(verdict.username)
+                of = {"trunk": None if trunk is None else trunk.name, "ignored_s": wait_s}
+                self._tell(flow, "wrong SIP digest", now, request, answer=403, **of)
                 # Not a new challenge: some phones would go on trying the same password.
                 return Refuse(403)
             if verdict.outcome is Outcome.MALFORMED:

@@ -59,9 +59,8 @@ class Sources:
         return len(self._sources)
 
     def of(self, address: str) -> Source:
-        """`address`: an IPv4 or IPv6 literal. All addresses of an IPv6 /64 are one source, since one host may have
-        them all."""
-        key = _key(address)
+        """`address`: an IPv4 or IPv6 literal."""
+        key = source_of(address)
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = Source()
@@ -72,7 +71,8 @@ class Sources:
         return source
 
 
-def _key(address: str) -> str:
+def source_of(address: str) -> str:
+    """All addresses of an IPv6 /64 are one source, since one host may have them all."""
     found = ip_of(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Address(int(found) >> 64 << 64))

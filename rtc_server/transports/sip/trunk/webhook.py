@@ -31,6 +31,7 @@ UNAVAILABLE = 480
 MAX_ANSWER_BYTES = 128 * 1024
 MAX_PERSONA_CHARS = 32_768
 MAX_VOICE_CHARS = 256
+MAX_CAUSE_CHARS = 200
 MAX_AT_ONCE = 64
 """Connections; further calls wait for one, within their time."""
 
@@ -62,6 +63,8 @@ class Accept:
 class Reject:
     status: int = DECLINED
     """Of the response to the INVITE, 400 to 699."""
+    failure: str | None = field(default=None, compare=False)
+    """Why it is not the application that rejects, but the setting for where it gives no good answer."""
 
 
 class WebhookError(Exception):
@@ -99,10 +102,19 @@ class Webhook:
         try:
             async with asyncio.timeout(self._timeout_s):
                 return read_decision(await self._ask(call.to_json()))
-        except (WebhookError, aiohttp.ClientError, OSError, ValueError) as error:
-            # TimeoutError is an OSError. An address in a message of aiohttp's would be the application's own.
-            log.warning("webhook gave no decision", error=f"{type(error).__name__}: {error}"[:200])
-        return Accept() if self._on_failure == "accept" else Reject(UNAVAILABLE)
+        except WebhookError as error:
+            return self.undecided(call.call_id, str(error))
+        except TimeoutError:
+            return self.undecided(call.call_id, f"no answer within {self._timeout_s:g} s")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # An address in a message of aiohttp's would be the application's own.
+            return self.undecided(call.call_id, f"{type(error).__name__}: {error}")
+
+    def undecided(self, call_id: str, cause: str) -> Accept | Reject:
+        """What becomes of a call of which the application has said nothing that can be done, and why."""
+        cause = cause[:MAX_CAUSE_CHARS]
+        log.warning("webhook gave no decision", call_id=call_id, error=cause, on_failure=self._on_failure)
+        return Accept() if self._on_failure == "accept" else Reject(UNAVAILABLE, cause)
 
     async def close(self) -> None:
         """Ends what is still being asked. May be called twice."""

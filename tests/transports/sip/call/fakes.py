@@ -152,6 +152,8 @@ class FakeNetwork:
         self.phones: list[Phone] = []
         self.connected: list[Target] = []
         self.lose: Callable[[bytes], bool] = lambda datagram: False
+        self.error: OSError | None = None
+        """Raised for what is sent."""
         self.unreachable = False
         self.closed = False
 
@@ -162,6 +164,8 @@ class FakeNetwork:
         self.closed = True
 
     def send(self, data: bytes, flow: Flow) -> None:
+        if self.error is not None:
+            raise self.error
         self.sent.append((data, flow))
         if self.lose(data):
             return
@@ -194,6 +198,8 @@ class FakeWebhook:
     asked: list[IncomingCall] = field(default_factory=list)
     waits: asyncio.Event | None = None
     cancelled: bool = False
+    on_failure: Accept | None = None
+    unusable: list[tuple[str, str]] = field(default_factory=list)
 
     async def decide(self, call: IncomingCall) -> Accept | Reject:
         self.asked.append(call)
@@ -204,6 +210,10 @@ class FakeWebhook:
                 self.cancelled = True
                 raise
         return self.decision
+
+    def undecided(self, call_id: str, cause: str) -> Accept | Reject:
+        self.unusable.append((call_id, cause))
+        return self.on_failure if isinstance(self.on_failure, Accept) else Reject(480, cause)
 
     async def close(self) -> None:
         pass

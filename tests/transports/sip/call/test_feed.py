@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from rtc_server.errors import TooManySubscribers
 from rtc_server.events import BargeIn, InputTranscript, Numbered, ResponseDelta
-from rtc_server.transports.sip.call.feed import MAX_SUBSCRIBERS, MAX_WAITING, CallFeed, TooManySubscribers
+from rtc_server.transports.sip.call.feed import MAX_SUBSCRIBERS, MAX_WAITING, CallFeed
 from tests.transports.sip.call.fakes import World
 
 

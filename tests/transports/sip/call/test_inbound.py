@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rtc_server.engine.client import Live
 from rtc_server.transports.sip.call.call import CallState
 from rtc_server.transports.sip.call.surroundings import CallSettings
@@ -267,6 +269,9 @@ async def test_offer_that_cannot_be_taken_is_refused_without_a_slot(world: World
     phone = await world.ringing(body=sdp("18 G729/8000"))
     assert phone.new() == ["100", "488"]
     assert (phone.last.headers.get("Warning") or "").startswith("305 ")
+    (call,) = world.agent.calls.recently_ended()
+    assert call.end_detail == "none of opus, G722, PCMU, PCMA in g729/8000"
+    assert world.media.ports == []
     assert world.house.engine.prompts == []
     phone.ack_refusal()
     await world.assert_nothing_left()
@@ -299,9 +304,63 @@ async def test_application_that_rejects_chooses_the_status() -> None:
     world = World(webhook=FakeWebhook(Reject(486)))
     phone = await world.ringing()
     assert phone.new() == ["100", "486"]
+    (call,) = world.agent.calls.recently_ended()
+    assert (call.end_reason, call.end_detail) == ("rejected", "486")
     assert world.house.engine.prompts == []
     phone.ack_refusal()
     await world.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "cause"),
+    [
+        (Accept(voice="tenor"), "voice 'tenor' is unknown; the engine fake has: alto, bass"),
+        (Accept(persona="x" * 30_000), "persona has 30000 characters"),
+    ],
+)
+async def test_application_that_accepts_with_what_there_is_not_has_not_decided(accepted: Accept, cause: str) -> None:
+    world = World(webhook=FakeWebhook(accepted))
+    phone = await world.ringing()
+    assert phone.new() == ["100", "480"]
+    (call,) = world.agent.calls.recently_ended()
+    assert call.end_reason == "webhook_failed"
+    assert (call.end_detail or "").startswith(cause)
+    phone.ack_refusal()
+    await world.assert_nothing_left()
+    assert world.media.ports == []
+
+    world = World(webhook=FakeWebhook(accepted, on_failure=Accept()))
+    await world.ringing()
+    (prompt,) = world.house.engine.prompts
+    assert (prompt.persona, prompt.voice) == (None, "alto")
+
+
+async def test_call_that_nobody_decides_about_ends_as_such() -> None:
+    world = World(webhook=FakeWebhook(Reject(480, "no answer within 3 s")))
+    phone = await world.ringing()
+    assert phone.new() == ["100", "480"]
+    (call,) = world.agent.calls.recently_ended()
+    assert (call.end_reason, call.end_detail) == ("webhook_failed", "no answer within 3 s")
+
+
+async def test_no_port_is_held_while_the_application_thinks() -> None:
+    webhook = FakeWebhook(waits=asyncio.Event())
+    world = World(webhook=webhook)
+    phone = await world.ringing()
+    assert webhook.waits is not None
+    assert world.media.ports == []
+    webhook.waits.set()
+    await world.settle()
+    assert phone.new() == ["100", "180"]
+    assert world.media.open_ports == 1
+    assert world.network.held == [phone.flow]
+
+
+async def test_offer_that_cannot_be_taken_costs_the_application_nothing() -> None:
+    webhook = FakeWebhook()
+    phone = await World(webhook=webhook).ringing(body=sdp("18 G729/8000"))
+    assert phone.new() == ["100", "488"]
+    assert webhook.asked == []
 
 
 async def test_metadata_and_caller_are_kept_with_the_call(world: World) -> None:
@@ -325,6 +384,8 @@ async def test_offer_may_be_ours_and_the_answer_come_with_the_ack(world: World) 
 
 async def test_ack_without_the_awaited_answer_ends_the_call(world: World) -> None:
     phone = await world.ringing(body="")
+    call = world.call
+    call = world.call
     await world.tick(2)
     phone.new()
     phone.ack()
@@ -332,6 +393,7 @@ async def test_ack_without_the_awaited_answer_ends_the_call(world: World) -> Non
     assert phone.new() == ["BYE"]
     phone.answer(200, to="BYE")
     await world.assert_nothing_left()
+    assert (call.end_reason, call.end_detail) == ("media_refused", "not a session description: it must begin with v=0")
 
 
 async def test_defect_of_ours_ends_this_call_and_no_other(world: World) -> None:

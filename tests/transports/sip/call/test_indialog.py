@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
-from rtc_server.errors import BadRequest, NotConnected
+from rtc_server.errors import BadRequest, NotConnected, TransferRefused
 from rtc_server.events import Dtmf
 from rtc_server.transports.sip.call.call import CallState
-from rtc_server.transports.sip.call.transfer import TransferRefused
 from rtc_server.transports.sip.flow import Flow
 from tests.transports.sip.call.fakes import World, events_of
 from tests.transports.sip.call.phone import THEM, US, Phone
@@ -249,6 +249,17 @@ async def test_what_needs_an_answered_call_says_so(world: World) -> None:
         await world.call.transfer("sip:a@b")
 
 
+async def test_what_needs_a_call_says_that_it_has_ended(world: World) -> None:
+    phone = await world.answered()
+    call = world.call
+    phone.send("BYE")
+    await world.settle()
+    with pytest.raises(NotConnected, match="this call has ended: peer_closed"):
+        call.send_digits("1")
+    with pytest.raises(NotConnected, match="this call has ended: peer_closed"):
+        await call.transfer("sip:a@b")
+
+
 async def test_request_for_a_call_that_is_over_is_unknown(world: World) -> None:
     phone = await world.answered()
     phone.send("BYE")
@@ -258,16 +269,49 @@ async def test_request_for_a_call_that_is_over_is_unknown(world: World) -> None:
     assert phone.new() == ["481"]
 
 
+PROXY_ASKS = 'Proxy-Authenticate: Digest realm="{}", nonce="n", qop="auth", algorithm=MD5'
+
+
 async def test_challenged_bye_is_sent_again_with_the_password(world: World) -> None:
+    trunk = world.phone()
+    dialled = await world.agent.dial("+15550123")
+    await world.settle()
+    trunk.answer(407, headers=PROXY_ASKS.format("r"))
+    trunk.answer(486)
+    await world.settle()
+    assert dialled.end_reason == "busy"
+
     phone = await world.answered()
     world.call.hangup()
-    phone.answer(407, headers='Proxy-Authenticate: Digest realm="r", nonce="n", qop="auth", algorithm=MD5', to="BYE")
+    phone.answer(407, headers=PROXY_ASKS.format("r"), to="BYE")
     await world.settle()
     assert phone.new() == ["BYE", "BYE"]
     again = phone.last_request("BYE")
     assert (again.headers.get("Proxy-Authorization") or "").startswith("Digest ")
     assert again.headers.get("CSeq") == "2 BYE"
     phone.answer(200, to="BYE")
+    await world.assert_nothing_left()
+
+
+@pytest.mark.parametrize("dials_before", [False, True])
+async def test_digest_of_the_password_is_not_given_to_whoever_asks_for_it(world: World, dials_before: bool) -> None:
+    if dials_before:
+        trunk = world.phone()
+        await world.agent.dial("+15550123")
+        await world.settle()
+        trunk.answer(407, headers=PROXY_ASKS.format("the trunk's"))
+        trunk.answer(486)
+        await world.settle()
+    phone = await world.answered()
+    call = world.call
+    task = await transfer(world, phone)
+    phone.answer(407, headers=PROXY_ASKS.format("mine"), to="REFER")
+    with pytest.raises(TransferRefused, match="407"):
+        await task
+    call.hangup()
+    phone.answer(407, headers=PROXY_ASKS.format("mine"), to="BYE")
+    await world.settle()
+    assert phone.new() == ["REFER", "BYE"]
     await world.assert_nothing_left()
 
 
@@ -293,6 +337,55 @@ async def test_connection_that_closes_over_a_request_of_ours_is_opened_again(wor
     phone.answer(200, to="OPTIONS")
     await world.advance(10)
     assert world.call.state is CallState.ANSWERED
+
+
+async def test_bye_over_a_broken_connection_is_said_again_over_a_new_one(world: World) -> None:
+    flow = Flow("tcp", US, THEM)
+    phone = await world.answered(world.phone(flow, f"<sip:1001@{THEM[0]};transport=tcp>"))
+    world.call.hangup()
+    assert phone.new() == ["BYE"]
+    world.network.break_flow(flow)
+    await world.settle()
+    assert phone.new() == ["BYE"]
+    assert len(world.network.connected) == 1
+    assert phone.last_request("BYE").headers.get("CSeq") == "2 BYE"
+    phone.answer(200, to="BYE")
+    await world.assert_nothing_left()
+
+
+async def test_bye_is_said_over_a_new_connection_once(world: World) -> None:
+    flow = Flow("tcp", US, THEM)
+    phone = await world.answered(world.phone(flow, f"<sip:1001@{THEM[0]};transport=tcp>"))
+    world.network.error = ConnectionError()
+    world.call.hangup()
+    await world.assert_nothing_left()
+    assert phone.new() == []
+    assert len(world.network.connected) == 1
+
+
+@pytest.mark.parametrize("error", [errno.ENOBUFS, errno.ECONNREFUSED, errno.ENETUNREACH])
+async def test_datagram_that_cannot_leave_just_now_is_sent_again(world: World, error: int) -> None:
+    phone = await world.answered()
+    world.network.error = OSError(error, "for a moment")
+    await world.advance(21)
+    assert world.call.state is CallState.ANSWERED
+    world.network.error = None
+    await world.advance(2)
+    assert "OPTIONS" in phone.new()
+    phone.answer(200, to="OPTIONS")
+    await world.advance(15)
+    assert world.call.state is CallState.ANSWERED
+
+
+async def test_datagrams_that_can_never_leave_end_the_call_when_the_time_is_up(world: World) -> None:
+    await world.answered()
+    call = world.call
+    world.network.error = OSError(errno.ENOBUFS, "for ever")
+    await world.advance(51)
+    assert call.state is CallState.ANSWERED
+    await world.advance(2)
+    assert call.end_reason == "peer_gone"
+    await world.assert_nothing_left()
 
 
 async def test_connection_that_is_gone_for_good_ends_the_call(world: World) -> None:

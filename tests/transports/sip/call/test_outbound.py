@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from rtc_server.engine.client import Live
-from rtc_server.errors import BadRequest, EngineFull
+from rtc_server.errors import BadRequest, EngineFull, InvalidNumber, NumberNotAllowed, UnknownVoice
 from rtc_server.transports.sip.call.call import Call, CallState
-from rtc_server.transports.sip.call.dialling import NumberNotAllowed
-from tests.transports.sip.call.fakes import World, audio_of, events_of
+from rtc_server.transports.sip.trunk.patterns import Pattern
+from tests.transports.sip.call.fakes import TRUNK, World, audio_of, events_of
 from tests.transports.sip.call.phone import Phone, sdp
 
 CHALLENGE = 'WWW-Authenticate: Digest realm="r", nonce="{}", qop="auth", algorithm=MD5'
@@ -235,7 +236,7 @@ async def test_answer_that_cannot_be_used_is_acknowledged_and_ended(world: World
     phone.answer(200, sdp("18 G729/8000"))
     await world.settle()
     assert phone.new() == ["ACK", "BYE"]
-    assert call.end_reason == "media_refused"
+    assert (call.end_reason, call.end_detail) == ("media_refused", "none of opus, G722, PCMU, PCMA in g729/8000")
     phone.answer(200, to="BYE")
     await world.assert_nothing_left()
 
@@ -278,6 +279,20 @@ async def test_full_server_refuses_to_dial(world: World) -> None:
     with pytest.raises(EngineFull):
         await world.agent.dial("+15550123")
     assert world.media.open_ports == 4
+
+
+async def test_call_that_does_not_come_about_was_none(world: World) -> None:
+    with pytest.raises(UnknownVoice):
+        await world.agent.dial("+15550123", voice="tenor")
+
+    async def full(prompt: object) -> object:
+        raise EngineFull("full")
+
+    world.house.engine.reserve = full  # type: ignore[assignment,method-assign]
+    with pytest.raises(EngineFull):
+        await world.agent.dial("+15550123")
+    assert list(world.agent.calls) == world.agent.calls.recently_ended() == []
+    await world.assert_nothing_left()
 
 
 async def test_dialling_that_is_given_up_leaves_nothing(world: World) -> None:
@@ -323,6 +338,29 @@ async def test_numbers_that_may_not_be_called_cost_nothing(world: World, to: str
         await world.agent.dial(to)
     assert world.house.engine.prompts == []
     assert world.media.ports == []
+
+
+@pytest.mark.parametrize("to", ["+1555*", "+15550*100", "1555*", "sip:+1555*@a.example", "+1555#"])
+async def test_pattern_is_no_number_that_can_be_called(world: World, to: str) -> None:
+    with pytest.raises(InvalidNumber, match="is a pattern, not a number") as refused:
+        await world.agent.dial(to)
+    assert refused.value.http_status == 422
+    assert list(world.agent.calls) == world.agent.calls.recently_ended() == []
+
+
+@pytest.mark.parametrize("code", ["*97", "#31#", "*21*15550123#"])
+async def test_code_of_a_pbx_is_dialled_as_it_is(code: str) -> None:
+    world = World(trunks=[replace(TRUNK, dialable=(Pattern("*"),))])
+    _, phone = await dialled(world, code)
+    assert phone.last_request("INVITE").uri == f"sip:{code.replace('#', '%23')}@198.51.100.7:5060"
+
+
+@pytest.mark.parametrize("trunk", [None, "carrier"])
+async def test_where_no_trunk_takes_calls_it_is_said_what_to_do(trunk: str | None) -> None:
+    world = World(trunks=[replace(TRUNK, target=None)])
+    with pytest.raises(BadRequest, match="no trunk of this server has a `target`") as refused:
+        await world.agent.dial("+15550123", trunk=trunk)
+    assert "[[sip.trunks]]" in refused.value.hint
 
 
 async def test_unknown_trunk_is_refused(world: World) -> None:

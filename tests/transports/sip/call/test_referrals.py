@@ -9,6 +9,7 @@ import pytest
 from rtc_server.transports.sip.call.call import CallState
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.network.target import Target
+from rtc_server.transports.sip.trunk.trunks import Trunk
 from tests.transports.sip.call.fakes import TRUNK, World
 from tests.transports.sip.call.phone import US, Phone, sdp
 
@@ -87,6 +88,17 @@ async def test_referrals_that_cost_nothing(target: str, answer: str) -> None:
     world, phone, third = await referred(target)
     assert phone.new() == [answer]
     assert third.received == []
+    assert len(world.agent.calls) == 1
+
+
+@pytest.mark.parametrize("headers", ["", "Refer-To: <sip:+15550123@a.example>\r\nRefer-To: <sip:+15550124@a.example>"])
+@pytest.mark.parametrize("trunk", [TRUNK, ACCEPTING])
+async def test_referral_to_nobody_or_to_two_is_malformed(trunk: Trunk, headers: str) -> None:
+    world = World(trunks=[trunk])
+    phone = await world.answered()
+    phone.send("REFER", headers=headers)
+    await world.settle()
+    assert phone.new() == ["400"]
     assert len(world.agent.calls) == 1
 
 

@@ -127,6 +127,17 @@ async def test_interval_that_the_peer_finds_too_short_is_lengthened(world: World
     assert phone.new() == ["UPDATE", "UPDATE"]
 
 
+async def test_peer_that_finds_every_interval_too_short_is_asked_three_times(world: World) -> None:
+    phone = await refresh_is_ours(world, "UPDATE")
+    call = world.call
+    await world.advance(45.1)
+    for minimum_s in range(600, 620):
+        phone.answer(422, headers=f"Min-SE: {minimum_s}", to="UPDATE")
+    assert phone.new() == ["UPDATE"] * 3
+    await world.advance(15)
+    assert call.end_reason == "session_expired"
+
+
 async def test_refresh_that_crosses_one_of_the_peer_is_sent_again_a_little_later(world: World) -> None:
     phone = await refresh_is_ours(world, "INVITE, BYE")
     await world.advance(45.1)

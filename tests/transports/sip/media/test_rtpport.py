@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from rtc_server.errors import CapacityError, ConfigError
+from rtc_server.errors import CapacityError, ConfigError, NoRtpPort
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.media.rtpport import (
     BATCH_DATAGRAMS,
     CROWDED_S,
     MAX_DATAGRAM_BYTES,
     REST_S,
-    NoRtpPort,
     RtpPort,
     RtpPorts,
     _Reader,

@@ -123,6 +123,26 @@ def test_what_cannot_be_taken_is_refused_with_the_reason(offer: bytes, status: i
     assert negotiation.agreed is None
 
 
+@pytest.mark.parametrize(
+    ("media", "text"),
+    [
+        (["m=audio 0 RTP/AVP 0"], "the audio has port 0, which means that there is none"),
+        (["m=video 4002 RTP/AVP 96", "m=audio 0 RTP/AVP 0"], "the audio has port 0, which means that there is none"),
+        (["m=video 4002 RTP/AVP 96"], "only audio is taken, and this offers video RTP/AVP"),
+        (
+            ["m=audio 4000 RTP/AVP 96 97"],
+            "none of opus, G722, PCMU, PCMA in payload types without a=rtpmap: 96 97",
+        ),
+        (
+            ["m=audio 4000 RTP/AVP 18 97"],
+            "none of opus, G722, PCMU, PCMA in g729/8000, payload types without a=rtpmap: 97",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_missing(media: list[str], text: str) -> None:
+    assert str(refusal(call(), body(*media))) == text
+
+
 def test_a_refusal_says_what_was_offered() -> None:
     assert str(refusal(call(), read("codec_change_3_g729"))) == (
         "none of opus, G722, PCMU, PCMA in g729/8000, telephone-event/8000"

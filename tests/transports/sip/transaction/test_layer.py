@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rtc_server.errors import TransactionsFull
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
 from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction
-from rtc_server.transports.sip.transaction.layer import Transactions, TransactionsFull
+from rtc_server.transports.sip.transaction.layer import Transactions
 from tests.transports.sip.transaction.virtualtime import Agent, VirtualTime, flow, name_of, request, response
 
 TCP = flow("tcp")

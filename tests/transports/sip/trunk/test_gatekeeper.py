@@ -10,6 +10,7 @@ from rtc_server.transports.sip.trunk import gatekeeper as gates
 from rtc_server.transports.sip.trunk import sources
 from rtc_server.transports.sip.trunk.gatekeeper import Challenge, Gatekeeper, Ignore, Known, Refuse
 from rtc_server.transports.sip.trunk.trunks import Credentials, Trunk, Trunks
+from tests.logs import captured_logs
 from tests.transports.sip.trunk.requests import CARRIER_ADDRESS, STRANGER_ADDRESS, flow_from, request
 
 CARRIER = Trunk("carrier", networks=(ipaddress.ip_network("192.0.2.0/24"),))
@@ -101,6 +102,46 @@ def test_wrong_digest_is_refused(username: str, password: str) -> None:
     gate = gatekeeper()
     asked = request(authorization(challenged(gate), password, username))
     assert gate.identify(asked, STRANGER) == Refuse(403)
+
+
+def test_wrong_digest_is_logged_with_the_trunk_it_is_of_and_not_with_words_of_a_stranger() -> None:
+    gate = gatekeeper()
+    with captured_logs() as logs:
+        for username in ("branch", "nobody"):
+            asked = request(authorization(challenged(gate), "wrong", username))
+            assert gate.identify(asked, STRANGER) == Refuse(403)
+    assert [(entry["event"], entry["trunk"], entry["callee"], entry["answer"]) for entry in logs] == [
+        ("wrong SIP digest", "branch", "agent", 403),
+        ("wrong SIP digest", None, "agent", 403),
+    ]
+    assert "nobody" not in str(logs) and STRANGER_ADDRESS not in str(logs)
+
+
+@pytest.mark.parametrize(("unknown", "answer"), [("drop", None), ("forbid", 403), ("challenge", 401)])
+def test_call_of_no_trunk_is_logged_where_it_is_not_asked_who_it_is(
+    unknown: gates.UnknownPolicy, answer: int | None
+) -> None:
+    gate = gatekeeper(unknown)
+    with captured_logs() as logs:
+        for method in METHODS:
+            gate.identify(request(method=method), STRANGER)
+    expected = [] if unknown == "challenge" else [("SIP call of no trunk", "agent", answer)]
+    assert [(entry["event"], entry["callee"], entry["answer"]) for entry in logs] == expected
+
+
+def test_flood_is_not_a_flood_of_log_lines() -> None:
+    clock = Clock()
+    gate = gatekeeper("drop", clock)
+    with captured_logs() as logs:
+        for _ in range(500):
+            gate.identify(request(), STRANGER)
+        assert len(logs) == gates.LINES_OF_EACH
+        for number in range(2000):
+            gate.identify(request(), flow_from(f"10.1.{number >> 8}.{number & 255}"))
+        assert len(logs) == gates.LINES_OF_ALL
+        clock.now_s += 60
+        gate.identify(request(), STRANGER)
+    assert logs[-1]["left_out"] > 1000
 
 
 def test_old_nonce_is_stale_and_not_a_failure() -> None:

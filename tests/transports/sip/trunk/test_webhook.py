@@ -23,6 +23,7 @@ from rtc_server.transports.sip.trunk.webhook import (
     WebhookError,
     read_decision,
 )
+from tests.logs import captured_logs, entry_of
 
 SECRET = "a secret of the two of us"
 NOW_S = 1_700_000_000.9
@@ -104,8 +105,18 @@ async def test_silence_of_the_application_is_decided_by_the_setting(
         raise AssertionError("nobody waits so long")
 
     webhook = await start(handler, timeout_s=0.1, on_failure=on_failure)
-    assert await webhook.decide(CALL) == decision
+    with captured_logs() as logs:
+        decided = await webhook.decide(CALL)
+    assert decided == decision
     assert asked.is_set()
+    told = entry_of(logs, "webhook gave no decision")
+    assert (told["call_id"], told["error"]) == ("call-1", "no answer within 0.1 s")
+    assert isinstance(decided, Accept) or decided.failure == "no answer within 0.1 s"
+
+
+async def test_application_that_decides_itself_has_not_failed(start: Start) -> None:
+    decided = await (await start(answering({"action": "reject", "status": 480}))).decide(CALL)
+    assert isinstance(decided, Reject) and decided.failure is None
 
 
 async def test_answer_that_drips_is_cut_off_in_time(start: Start) -> None:
@@ -142,7 +153,9 @@ async def test_any_status_but_200_is_a_failure(start: Start, status: int) -> Non
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.json_response({"action": "accept"}, status=status, headers={"Location": "/calls"})
 
-    assert await (await start(handler)).decide(CALL) == Reject(480)
+    decided = await (await start(handler)).decide(CALL)
+    assert decided == Reject(480)
+    assert isinstance(decided, Reject) and decided.failure == f"HTTP status {status}"
 
 
 async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) -> None:
