@@ -8,6 +8,7 @@ import { isMicrophoneGranted } from './client/microphone.js';
 import { CallView } from './page/call_view.js';
 import { Conversation } from './page/conversation.js';
 import { Handover } from './page/handover.js';
+import { KeepingView } from './page/keeping_view.js';
 import { speak, strings } from './page/language.js';
 import { LatencyView } from './page/latency_view.js';
 import * as messages from './page/messages.js';
@@ -82,6 +83,11 @@ const latency = new LatencyView(
   conversation,
 );
 new Stage(conversation, { stage: byId('stage'), userMeter: byId('meter-user'), agentMeter: byId('meter-agent') });
+new KeepingView(
+  { record: byId('record'), recordLabel: byId('record-label'), menu: byId('keep'), files: byId('keep-files') },
+  conversation,
+  () => ({ ...settings.chosen(), engine: server.config?.engine.name, server: server.config?.version }),
+);
 
 // For tests and diagnostics, read only.
 Object.defineProperty(window, 'rtc', {

@@ -29,6 +29,7 @@ export default {
     transcript: 'Transcript',
     transcriptEmpty: 'Both sides’ words appear here at the moment they are heard.',
     muteKey: 'Mute (M)',
+    keep: 'Download',
   },
 
   /** @type {Record<import('../page/call.js').CallState, Message>} */
@@ -182,6 +183,17 @@ export default {
     spokeFor: (/** @type {number} */ seconds) => `spoke for ${seconds.toFixed(1)} s`,
     /** For screen readers. */
     said: (/** @type {string} */ who, /** @type {string} */ words) => `${who}: ${words}`,
+  },
+
+  keeping: {
+    record: 'Record',
+    stop: 'Stop recording',
+    files: {
+      recording: 'Recording, stereo',
+      text: 'Words, as text',
+      webvtt: 'Words with times (WebVTT)',
+      json: 'All events (JSON)',
+    },
   },
 
   /** @type {Record<import('../page/latency.js').Part, string>} */

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Chronicle, MAX_HAPPENINGS } from '../../static/page/chronicle.js';
+
+function kept() {
+  let nowMs = 10_000;
+  const chronicle = new Chronicle(() => nowMs);
+  chronicle.began(10_000);
+  return { chronicle, at: (ms) => (nowMs = 10_000 + ms) };
+}
+
+const turn = (id, side, text, more = {}) => ({
+  id,
+  side,
+  words: text.split(' ').filter(Boolean).map((word) => ({ text: word, cut: false })),
+  final: false,
+  interrupted: false,
+  startedMs: 10_000,
+  spokeMs: null,
+  ...more,
+});
+
+test('each word has the time at which it was heard', () => {
+  const { chronicle, at } = kept();
+  at(1000);
+  chronicle.turn(turn(1, 'agent', 'good', { startedMs: 11_000 }), 'changed');
+  at(1400);
+  chronicle.turn(turn(1, 'agent', 'good morning', { startedMs: 11_000 }), 'changed');
+  at(5000);
+  chronicle.turn(turn(1, 'agent', 'good morning', { startedMs: 11_000, final: true }), 'final');
+  const [passage] = chronicle.passages();
+  assert.deepEqual(passage.words.map(({ text, atMs }) => [text, atMs]), [['good', 1000], ['morning', 1400]]);
+  assert.deepEqual([passage.startMs, passage.endMs], [1000, 2000]);
+});
+
+test('a word that nobody has heard yet is not kept', () => {
+  const { chronicle } = kept();
+  const pending = turn(1, 'agent', 'good morning');
+  pending.words[1].heard = false;
+  chronicle.turn(pending, 'changed');
+  assert.deepEqual(chronicle.passages()[0].words.map(({ text }) => text), ['good']);
+});
+
+test('turns lie in the order in which they began, and one that was taken back is gone', () => {
+  const { chronicle, at } = kept();
+  at(3000);
+  chronicle.turn(turn(1, 'agent', 'second', { startedMs: 12_000 }), 'changed');
+  chronicle.turn(turn(2, 'user', 'first', { startedMs: 11_000, spokeMs: 2500 }), 'changed');
+  chronicle.turn(turn(3, 'user', 'cough'), 'changed');
+  chronicle.turn(turn(3, 'user', 'cough'), 'removed');
+  chronicle.turn(turn(4, 'user', '', { spokeMs: 400 }), 'final');
+  assert.deepEqual(chronicle.passages().map(({ words }) => words[0].text), ['first', 'second']);
+});
+
+test('words of before the call never count backwards', () => {
+  const { chronicle } = kept();
+  chronicle.turn(turn(1, 'agent', 'hello', { startedMs: 9_000 }), 'changed');
+  assert.equal(chronicle.passages()[0].startMs, 0);
+});
+
+test('events are kept up to a bound, the newest ones, and without the secret to the call', () => {
+  const { chronicle, at } = kept();
+  at(250);
+  chronicle.happened({ type: 'session.created', id: 'a', resume_token: 'secret' });
+  assert.deepEqual(JSON.parse(JSON.stringify(chronicle.happenings)), [{ at_ms: 250, event: { type: 'session.created', id: 'a' } }]);
+  for (let count = 0; count < MAX_HAPPENINGS; count++) chronicle.happened({ type: 'session.stats', count });
+  assert.equal(chronicle.happenings.length, MAX_HAPPENINGS);
+  assert.equal(chronicle.left, 1);
+  chronicle.clear();
+  assert.ok(chronicle.isEmpty);
+});
