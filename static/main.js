@@ -7,6 +7,8 @@ import { Api } from './client/api.js';
 import { isMicrophoneGranted } from './client/microphone.js';
 import { CallView } from './page/call_view.js';
 import { Conversation } from './page/conversation.js';
+import { DiagnosticsView } from './page/diagnostics_view.js';
+import { FiguresView } from './page/figures_view.js';
 import { Handover } from './page/handover.js';
 import { KeepingView } from './page/keeping_view.js';
 import { speak, strings } from './page/language.js';
@@ -78,11 +80,20 @@ const transcript = new TranscriptView(
   { list: byId('transcript'), announcer: byId('announcer'), empty: byId('transcript-empty') },
   conversation,
 );
-const latency = new LatencyView(
+new LatencyView(
   { root: byId('latency'), figure: byId('latency-figure'), parts: byId('latency-parts') },
   conversation,
 );
 new Stage(conversation, { stage: byId('stage'), userMeter: byId('meter-user'), agentMeter: byId('meter-agent') });
+const figures = new FiguresView(byId('figures'), conversation);
+new DiagnosticsView(
+  { copy: byId('diagnostics-copy'), told: byId('diagnostics-told'), text: byId('diagnostics-text') },
+  conversation,
+  () => {
+    const { voice = '', persona = '' } = settings.chosen();
+    return { server: server.config, voice, personaChars: persona.length, figures: figures.figures };
+  },
+);
 new KeepingView(
   { record: byId('record'), recordLabel: byId('record-label'), menu: byId('keep'), files: byId('keep-files') },
   conversation,
@@ -141,7 +152,6 @@ if (left) offerToContinue(left.untilMs - Date.now());
 
 function start() {
   notices.hide();
-  latency.clear();
   transcript.clear();
   if (left) resume(left);
   else conversation.start(settings.chosen());

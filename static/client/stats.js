@@ -12,6 +12,9 @@
  * @property {number} packetsReceived
  * @property {number} packetsLost
  * @property {number} concealedSamples
+ * @property {string | null} localCandidate Type of this end's candidate in use: host, srflx, prflx or relay.
+ * @property {string | null} remoteCandidate
+ * @property {string | null} protocol Between this end and the next one: udp, tcp, or to a relay also tls.
  */
 
 /**
@@ -31,9 +34,13 @@ export function readStats(report) {
     packetsReceived: 0,
     packetsLost: 0,
     concealedSamples: 0,
+    localCandidate: null,
+    remoteCandidate: null,
+    protocol: null,
   };
   let reportedRoundTripMs = null;
-  for (const [, entry] of report) {
+  const entries = new Map(report);
+  for (const entry of entries.values()) {
     switch (entry.type) {
       case 'media-source':
         if (entry.kind === 'audio') stats.microphoneLevel = entry.audioLevel ?? null;
@@ -46,9 +53,7 @@ export function readStats(report) {
         stats.playoutSamples = entry.totalSamplesCount ?? 0;
         break;
       case 'candidate-pair':
-        if (entry.nominated && entry.state === 'succeeded' && entry.currentRoundTripTime !== undefined) {
-          stats.roundTripMs = 1000 * entry.currentRoundTripTime;
-        }
+        if (entry.nominated && entry.state === 'succeeded') readPair(stats, entry, entries);
         break;
       case 'remote-inbound-rtp':
         if (entry.roundTripTime !== undefined) reportedRoundTripMs = 1000 * entry.roundTripTime;
@@ -57,6 +62,19 @@ export function readStats(report) {
   }
   stats.roundTripMs ??= reportedRoundTripMs;
   return stats;
+}
+
+/**
+ * @param {CallStats} stats
+ * @param {any} pair
+ * @param {Map<string, any>} entries
+ */
+function readPair(stats, pair, entries) {
+  if (pair.currentRoundTripTime !== undefined) stats.roundTripMs = 1000 * pair.currentRoundTripTime;
+  const local = entries.get(pair.localCandidateId);
+  stats.localCandidate = local?.candidateType ?? null;
+  stats.remoteCandidate = entries.get(pair.remoteCandidateId)?.candidateType ?? null;
+  stats.protocol = local?.relayProtocol ?? local?.protocol ?? null;
 }
 
 /**

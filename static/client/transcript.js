@@ -1,9 +1,9 @@
 /**
  * Both sides' words, in the order in which they were heard.
  *
- * The agent's words arrive before their sound does: each waits until the playhead reaches its RTP timestamp, so the
- * page never shows what nobody has heard. Without a playhead a fixed delay stands in for it. Times are milliseconds of
- * one monotone clock, passed in.
+ * The agent's words arrive before their sound does: each waits until the playhead reaches its RTP timestamp. Only then is
+ * it one of the turn's `words`; until then it is in `coming`, which a page may show if nobody can take it for heard.
+ * Without a playhead a fixed delay stands in for it. Times are milliseconds of one monotone clock, passed in.
  *
  * A turn of the agent goes on through short remarks of the user (people say "mm-hm"); it ends when the agent was
  * silent for a while. When the user interrupts and the agent does fall silent, the word that was cut is marked.
@@ -15,7 +15,9 @@
  * @typedef {object} Turn
  * @property {number} id
  * @property {'agent' | 'user'} side
- * @property {Word[]} words
+ * @property {Word[]} words What was heard.
+ * @property {string[]} coming Words that have arrived and were not heard yet; empty again when they never will be.
+ * @property {string} rest What is still to be heard of the last word, or ''.
  * @property {boolean} final Nothing will be added any more.
  * @property {boolean} interrupted
  * @property {number} startedMs
@@ -45,6 +47,8 @@ const FIXED_DELAY_MS = 150;
 const MAX_AHEAD_MS = 3_000;
 /** Sound on its way to the ear: left the server, not yet heard. */
 const IN_FLIGHT_MS = 160;
+/** Of what is coming, so much is told. */
+const MAX_COMING_PIECES = 24;
 /** Agent silence after which its next word begins a new turn, if the user spoke meanwhile; and in any case. */
 const PAUSE_MS = 1_200;
 const LONG_PAUSE_MS = 4_000;
@@ -75,10 +79,16 @@ export class Transcript {
   /** When the user last interrupted; null once it is settled what came of it. @type {number | null} */
   #interruptedMs = null;
   #onChange;
+  #wordAfterMs;
 
-  /** @param {(turn: Turn, change: 'changed' | 'final' | 'removed') => void} onChange */
-  constructor(onChange = () => {}) {
+  /**
+   * @param {(turn: Turn, change: 'changed' | 'final' | 'removed') => void} onChange
+   * @param {{wordAfterMs?: number}} [options] `wordAfterMs`: a timestamp names the frame in which a word begins; from
+   *   there to the word itself.
+   */
+  constructor(onChange = () => {}, { wordAfterMs = 0 } = {}) {
     this.#onChange = onChange;
+    this.#wordAfterMs = wordAfterMs;
   }
 
   /**
@@ -90,6 +100,7 @@ export class Transcript {
   agentDelta({ data, rtp_timestamp = null }, nowMs) {
     if (this.#pending.length >= MAX_PENDING) this.#pending.shift();
     this.#pending.push({ text: String(data), rtpTimestamp: rtp_timestamp, arrivedMs: nowMs });
+    if (this.#agentTurn && this.#expect(this.#agentTurn)) this.#onChange(this.#agentTurn, 'changed');
   }
 
   /**
@@ -161,8 +172,7 @@ export class Transcript {
     if (!(dropped_ms > 0)) return;
     this.#release(playhead, nowMs);
     this.#pending = this.#pending.filter((piece) => this.#msUntilHeard(piece, playhead, nowMs) < IN_FLIGHT_MS);
-    for (const piece of this.#pending) this.#hear(piece, nowMs);
-    this.#pending = [];
+    for (const piece of this.#pending.splice(0)) this.#hear(piece, nowMs);
     this.#cut();
   }
 
@@ -174,7 +184,7 @@ export class Transcript {
    * @param {number} nowMs
    */
   tick(playhead, agentQuietMs, nowMs) {
-    this.#release(playhead, nowMs);
+    this.hear(playhead, nowMs);
     this.#settleInterruption(agentQuietMs, nowMs);
     const sinceWordMs = nowMs - this.#lastWordMs;
     const isOver = sinceWordMs > PAUSE_MS && agentQuietMs > PAUSE_MS;
@@ -220,6 +230,19 @@ export class Transcript {
   }
 
   /**
+   * The words that are due become heard; `tick` does the same. A page whose words light up with their sound comes back
+   * when the next one is due.
+   *
+   * @param {import('./playhead.js').Playhead} playhead
+   * @param {number} nowMs
+   * @returns {number | null} Milliseconds until the next word that has arrived will be heard; null where there is none.
+   */
+  hear(playhead, nowMs) {
+    this.#release(playhead, nowMs);
+    return this.#pending.length ? this.#msUntilHeard(this.#pending[0], playhead, nowMs) : null;
+  }
+
+  /**
    * @param {import('./playhead.js').Playhead} playhead
    * @param {number} nowMs
    */
@@ -238,7 +261,7 @@ export class Transcript {
   #msUntilHeard({ rtpTimestamp, arrivedMs }, playhead, nowMs) {
     const ms = rtpTimestamp === null ? null : playhead.msUntil(rtpTimestamp, nowMs);
     if (ms === null || ms > MAX_AHEAD_MS) return arrivedMs + FIXED_DELAY_MS - nowMs;
-    return ms;
+    return ms + this.#wordAfterMs;
   }
 
   /**
@@ -262,7 +285,23 @@ export class Transcript {
       this.#wordOpen = true;
       this.#lastWordMs = nowMs;
     }
-    if (turn) this.#onChange(turn, 'changed');
+    if (!turn) return;
+    this.#expect(turn);
+    this.#onChange(turn, 'changed');
+  }
+
+  /**
+   * What is pending, as words of a turn that has begun.
+   *
+   * @param {Turn} turn
+   * @returns {boolean} Whether that is anything else than before.
+   */
+  #expect(turn) {
+    const before = [turn.rest, ...turn.coming].join(' ');
+    const text = this.#pending.slice(0, MAX_COMING_PIECES).map((piece) => piece.text).join('');
+    turn.rest = (this.#wordOpen && turn.words.length && /^\S+/.exec(text)?.[0]) || '';
+    turn.coming = text.slice(turn.rest.length).match(/\S+/g) ?? [];
+    return [turn.rest, ...turn.coming].join(' ') !== before;
   }
 
   /**
@@ -295,6 +334,8 @@ export class Transcript {
   /** @param {Turn} turn */
   #finish(turn) {
     if (turn.final) return;
+    turn.coming = [];
+    turn.rest = '';
     turn.final = true;
     this.#onChange(turn, 'final');
   }
@@ -336,7 +377,7 @@ export class Transcript {
    */
   #newTurn(side, nowMs) {
     /** @type {Turn} */
-    const turn = { id: this.#nextId++, side, words: [], final: false, interrupted: false, startedMs: nowMs, spokeMs: null };
+    const turn = { id: this.#nextId++, side, words: [], coming: [], rest: '', final: false, interrupted: false, startedMs: nowMs, spokeMs: null };
     this.turns.push(turn);
     if (this.turns.length > MAX_TURNS) this.#onChange(/** @type {Turn} */ (this.turns.shift()), 'removed');
     return turn;

@@ -31,6 +31,8 @@ import { Transcript } from '../client/transcript.js';
 const TICK_MS = 50;
 const LEVELS_EVERY_TICKS = 2;
 const ACK_EVERY_MS = 1_000;
+/** A word begins somewhere in its frame of 80 ms: taken at the middle, it is wrong by half a frame at most. */
+const WORD_AFTER_MS = 40;
 
 /**
  * One person's call from the gesture to the end, without a single element of the page: microphone, client, playback,
@@ -57,6 +59,8 @@ export class Conversation extends Emitter {
   #connecting = false;
   /** @type {ReturnType<typeof setInterval> | null} */
   #timer = null;
+  /** Between two ticks, for a word that is due. @type {ReturnType<typeof setTimeout> | undefined} */
+  #wordTimer;
   #ticks = 0;
   #ackAtMs = 0;
   /** Ties frames of the engine to RTP time. @type {{frame: number, rtpTimestamp: number} | null} */
@@ -143,7 +147,7 @@ export class Conversation extends Emitter {
   }
 
   #newTranscript() {
-    return new Transcript((turn, change) => this.emit('turn', turn, change));
+    return new Transcript((turn, change) => this.emit('turn', turn, change), { wordAfterMs: WORD_AFTER_MS });
   }
 
   #reset() {
@@ -248,6 +252,17 @@ export class Conversation extends Emitter {
   #onDelta(delta) {
     this.transcript.agentDelta(delta, performance.now());
     if (typeof delta.rtp_timestamp === 'number') this.#anchor = { frame: delta.frame, rtpTimestamp: delta.rtp_timestamp };
+    this.#hearWords();
+  }
+
+  /** Words light up with their sound, not with the next tick. */
+  #hearWords() {
+    clearTimeout(this.#wordTimer);
+    if (this.#timer === null) return;
+    const now = performance.now();
+    this.#playhead.update(this.client?.playoutTimestamp(), now);
+    const dueMs = this.transcript.hear(this.#playhead, now);
+    if (dueMs !== null && dueMs < TICK_MS) this.#wordTimer = setTimeout(() => this.#hearWords(), Math.max(1, dueMs));
   }
 
   #tick() {
@@ -255,6 +270,7 @@ export class Conversation extends Emitter {
     this.#playhead.update(this.client?.playoutTimestamp(), now);
     this.call.tick(this.agentLevel.isSpeaking(now), now);
     this.transcript.tick(this.#playhead, this.agentLevel.quietMs(now), now);
+    this.#hearWords();
     if (this.#ticks++ % LEVELS_EVERY_TICKS === 0) this.#measure(this.#ticks % 20 === 1);
     if (now - this.#ackAtMs >= ACK_EVERY_MS) this.#acknowledge(now);
     this.#tell();
@@ -316,6 +332,7 @@ export class Conversation extends Emitter {
     if (!this.call.enter(phase, performance.now())) return;
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
+    clearTimeout(this.#wordTimer);
     this.#closeMicrophoneLevel();
     this.#audio.srcObject = null;
     this.userLevel.reset();

@@ -14,19 +14,19 @@ export class LatencyView {
     this.#root = root;
     this.#figure = figure;
     this.#parts = parts;
-    conversation.on('latency', (estimate) => this.show(estimate));
-    conversation.on('state', () => conversation.call.isActive || this.clear());
+    // What was last seen stays when the call is over: a call that went badly is looked at then.
+    conversation.on('client', () => this.#begin());
+    conversation.on('latency', (estimate) => this.#show(estimate));
   }
 
-  clear() {
-    this.#root.hidden = true;
-    this.#figure.textContent = '';
+  #begin() {
+    this.#root.hidden = false;
+    this.#figure.textContent = '–';
     this.#parts.replaceChildren();
   }
 
   /** @param {import('./latency.js').LatencyEstimate} estimate */
-  show({ totalMs, parts }) {
-    this.#root.hidden = false;
+  #show({ totalMs, parts }) {
     this.#figure.textContent = `${Math.round(totalMs)} ms`;
     parts.forEach(({ part, ms }, index) => {
       const row = /** @type {HTMLElement} */ (this.#parts.children[index] ?? this.#addRow(strings.latencyParts[part]));

@@ -6,6 +6,8 @@ import { clock, spokeFor } from './messages.js';
  */
 
 const NEAR_END_PX = 80;
+/** A word that is followed by none settles after this. */
+const LIT_MS = 900;
 
 /** Draws the turns of a transcript, and reads the finished ones out to screen readers. */
 export class TranscriptView {
@@ -17,6 +19,10 @@ export class TranscriptView {
   #beganMs = 0;
   /** Is the end in sight? Then it stays so, whatever is added or however the page is turned. */
   #follows = true;
+  /** The word that is being heard. @type {Element | null} */
+  #lit = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #settle;
 
   /**
    * @param {object} elements
@@ -92,7 +98,7 @@ export class TranscriptView {
    */
   #draw(item, turn) {
     const words = /** @type {HTMLElement} */ (item.querySelector('.turn-words'));
-    drawWords(words, turn);
+    this.#light(drawWords(words, turn));
     item.classList.toggle('final', turn.final);
     const note = turn.interrupted
       ? strings.transcript.interrupted
@@ -101,9 +107,20 @@ export class TranscriptView {
         : turn.spokeMs === null
           ? '…'
           : spokeFor(turn.spokeMs);
-    words.hidden = turn.words.length === 0;
+    words.hidden = turn.words.length + turn.coming.length === 0;
     item.classList.toggle('speaking', note === '…');
     setNote(item, note);
+  }
+
+  /** @param {Element | null} word It has just been heard. */
+  #light(word) {
+    if (!word) return;
+    const settle = () => this.#lit?.classList.remove('lit');
+    if (word !== this.#lit) settle();
+    word.classList.add('lit');
+    this.#lit = word;
+    clearTimeout(this.#settle);
+    this.#settle = setTimeout(settle, LIT_MS);
   }
 
   /** @param {Turn} turn */
@@ -122,25 +139,40 @@ function who({ side }) {
 }
 
 /**
- * Words on the screen stay the same elements, so that only a new word fades in.
+ * Words on the screen stay the same elements: first dim and hidden from screen readers (`coming`), then a `word`.
  *
  * @param {HTMLElement} paragraph
  * @param {Turn} turn
+ * @returns {Element | null} The agent's word that has just been heard, if there is one.
  */
 function drawWords(paragraph, turn) {
-  turn.words.forEach((word, index) => {
+  const heardBefore = paragraph.querySelectorAll('.word');
+  const textBefore = heardBefore[turn.words.length - 1]?.textContent;
+  [...turn.words.map(({ text }) => text), ...turn.coming].forEach((text, index) => {
     let span = paragraph.children[index];
     if (!span) {
       if (index) paragraph.append(' ');
-      span = element('span', 'word');
+      span = element('span', '');
       paragraph.append(span);
     }
-    if (span.textContent !== word.text) span.textContent = word.text;
-    span.classList.toggle('cut', word.cut);
+    if (span.textContent !== text) span.textContent = text;
+    const isHeard = index < turn.words.length;
+    span.classList.toggle('word', isHeard);
+    span.classList.toggle('coming', !isHeard);
+    span.classList.toggle('cut', isHeard && turn.words[index].cut);
+    if (isHeard) span.removeAttribute('aria-hidden');
+    else span.setAttribute('aria-hidden', 'true');
+    const rest = index === turn.words.length - 1 ? turn.rest : '';
+    if (rest) span.setAttribute('data-rest', rest);
+    else span.removeAttribute('data-rest');
   });
-  while (paragraph.children.length > turn.words.length) {
+  while (paragraph.children.length > turn.words.length + turn.coming.length) {
     paragraph.lastElementChild?.remove();
+    if (paragraph.lastChild?.nodeType === Node.TEXT_NODE) paragraph.lastChild.remove();
   }
+  const last = paragraph.children[turn.words.length - 1] ?? null;
+  if (turn.side !== 'agent' || turn.final || last === null) return null;
+  return heardBefore.length < turn.words.length || last.textContent !== textBefore ? last : null;
 }
 
 /**

@@ -30,6 +30,9 @@ export default {
     transcriptEmpty: 'Both sides’ words appear here at the moment they are heard.',
     muteKey: 'Mute (M)',
     keep: 'Download',
+    figures: 'Figures of the last minute',
+    copyDiagnostics: 'Copy diagnostics',
+    diagnostics: 'Diagnostics',
   },
 
   /** @type {Record<import('../page/call.js').CallState, Message>} */
@@ -183,6 +186,22 @@ export default {
     spokeFor: (/** @type {number} */ seconds) => `spoke for ${seconds.toFixed(1)} s`,
     /** For screen readers. */
     said: (/** @type {string} */ who, /** @type {string} */ words) => `${who}: ${words}`,
+  },
+
+  figures: {
+    /** @type {Record<import('../page/figures.js').Figure, string>} */
+    names: {
+      mouthToEar: 'Mouth to ear',
+      roundTrip: 'Round trip',
+      jitterDelay: 'Jitter buffer, server',
+      lossUp: 'Loss, you to agent',
+      lossDown: 'Loss, agent to you',
+      tick: 'Engine’s tick',
+    },
+  },
+  diagnostics: {
+    copied: 'Copied. It holds no key, no word that was said, and no persona.',
+    byHand: 'The browser gives no clipboard: copy the text below.',
   },
 
   keeping: {

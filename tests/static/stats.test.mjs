@@ -31,6 +31,9 @@ test('the figures of a call are read', () => {
     packetsReceived: 50,
     packetsLost: 2,
     concealedSamples: 960,
+    localCandidate: null,
+    remoteCandidate: null,
+    protocol: null,
   });
 });
 
@@ -43,4 +46,16 @@ test('an empty report is a call in which nothing happened', () => {
   assert.equal(stats.roundTripMs, null);
   assert.equal(stats.microphoneLevel, null);
   assert.equal(stats.packetsReceived, 0);
+});
+
+test('the way that a call takes is known by its candidates', () => {
+  const pair = { type: 'candidate-pair', nominated: true, state: 'succeeded', localCandidateId: 'here', remoteCandidateId: 'there' };
+  const way = (local) => {
+    const { localCandidate, remoteCandidate, protocol } = readStats(
+      new Map([['pair', pair], ['here', local], ['there', { type: 'remote-candidate', candidateType: 'host' }]]),
+    );
+    return [localCandidate, remoteCandidate, protocol];
+  };
+  assert.deepEqual(way({ candidateType: 'host', protocol: 'udp' }), ['host', 'host', 'udp']);
+  assert.deepEqual(way({ candidateType: 'relay', protocol: 'udp', relayProtocol: 'tls' }), ['relay', 'host', 'tls']);
 });

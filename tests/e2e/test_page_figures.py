@@ -1,0 +1,114 @@
+"""What the page shows of a call can be trusted, and handed on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.page import TalkPage
+from tests.e2e.speech import chatter, silence, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
+
+MOST_APART_MS = 30
+BENCH_S = 8
+
+
+async def test_the_latency_shown_is_what_the_benchmark_measures(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    """Less what is the browser's own, its jitter buffer and its sound device: the benchmark's client has neither. The
+    page lists both apart, from getStats."""
+    server = await serve("echo", 2)
+    microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
+    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    await talk.start()
+    await talk.page.locator("#latency summary").click()
+    await talk.page.wait_for_timeout(3000)
+    measuring = asyncio.create_task(bench(server.url))
+    shown: list[float] = []
+    while not measuring.done():
+        shown.append(await shown_ms(talk))
+        await asyncio.sleep(1)
+    measured = await measuring
+    assert abs(statistics.median(shown) - measured) < MOST_APART_MS, (shown, measured)
+    await talk.end()
+
+
+async def test_figures_have_a_graph_and_diagnostics_can_be_copied(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
+    chromium = await open_chromium(await serve("echo", 1), microphone)
+    talk = TalkPage(await chromium.open())
+    await talk.persona.fill("You keep secrets.")
+    await talk.start()
+    await talk.page.locator("#latency summary").click()
+    for figure in ("mouthToEar", "roundTrip", "jitterDelay", "lossUp", "lossDown", "tick"):
+        row = talk.page.get_by_test_id(f"figure-{figure}")
+        await expect(row.locator("dd")).to_have_text(re.compile(r"\d"), timeout=8000)
+        await expect(row.locator("path")).to_have_attribute("d", re.compile(r"M.*L"))
+    await chromium.context.grant_permissions(["microphone", "clipboard-read", "clipboard-write"], origin=chromium.url)
+    await talk.page.get_by_role("button", name="Copy diagnostics").click()
+    await expect(talk.page.locator("#diagnostics-told")).to_contain_text("Copied")
+    copied = await talk.page.evaluate("navigator.clipboard.readText()")
+    described = json.loads(copied)
+    assert described["path"]["local"] in ("host", "prflx") and described["path"]["protocol"] == "udp"
+    assert described["received"]["packets"] > 0 and described["last_minute"]["tick"]["median"] > 0
+    assert described["call"]["persona_chars"] == len("You keep secrets.") and "secrets" not in copied
+    assert "session.ready" in [note["what"] for note in described["events"]]
+    await talk.end()
+    await expect(talk.page.get_by_test_id("figure-tick").locator("dd")).to_have_text(re.compile(r"\d"))
+
+
+async def test_a_call_that_failed_can_be_described_without_a_clipboard(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    microphone = write_microphone(tmp_path / "mic.wav", silence(1))
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone, allowed=False)).open())
+    await talk.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    await talk.page.reload()
+    await talk.call.click()
+    await talk.wait_state("failed")
+    await talk.page.locator("#latency summary").click()
+    await talk.page.get_by_role("button", name="Copy diagnostics").click()
+    box = talk.page.locator("#diagnostics-text")
+    await expect(box).to_be_focused()
+    described = json.loads(await box.input_value())
+    assert any(note["what"].startswith("problem microphone_denied") for note in described["events"])
+
+
+async def shown_ms(talk: TalkPage) -> float:
+    """The page's figure, less what it lists as the browser's."""
+    total = await talk.page.locator("#latency-figure").inner_text()
+    parts = await talk.page.locator("#latency-parts > div").all_inner_texts()
+    of_browser = [part for part in parts if part.startswith(("Jitter buffer, browser", "Sound device"))]
+    assert len(of_browser) == 2
+    return milliseconds(total) - sum(milliseconds(part) for part in of_browser)
+
+
+def milliseconds(text: str) -> float:
+    found = re.search(r"([\d.]+) ms", text)
+    assert found, text
+    return float(found[1])
+
+
+async def bench(url: str) -> float:
+    """Mouth to ear in milliseconds, as the README's command measures it on the same server."""
+    command = ["-m", "rtc_server", "bench", "latency", "--url", url, "--json", "--seconds", str(BENCH_S)]
+    command += ["--repeat", "1", "--connects", "0", "--client-cpu", "none"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    figures = json.loads(out.splitlines()[0])
+    return float(figures["m2e_p50_ms"])
