@@ -250,6 +250,18 @@ export class RtcClient extends EventTarget {
   }
 
   /**
+   * Use another microphone from now on. The one before is heard until it is there, so the call has no break.
+   *
+   * @param {Exclude<import('./client/capture.js').MicrophoneSource, null>} source A function is called at once, and again
+   *   when the microphone was lost.
+   * @throws {CallError} The one before stays. `no_microphone`: there is no call, or it only listens.
+   */
+  async useMicrophone(source) {
+    if (!this.#capture) throw new CallError('no_microphone', 'there is no call yet');
+    await this.#capture.use(source);
+  }
+
+  /**
    * Send an event of the protocol. Dropped when the channel is not open.
    *
    * @param {{type: string, [field: string]: unknown}} event

@@ -7,19 +7,27 @@ import { Api } from './client/api.js';
 import { isMicrophoneGranted } from './client/microphone.js';
 import { CallView } from './page/call_view.js';
 import { Conversation } from './page/conversation.js';
+import { Devices } from './page/devices.js';
+import { DevicesView } from './page/devices_view.js';
 import { DiagnosticsView } from './page/diagnostics_view.js';
 import { FiguresView } from './page/figures_view.js';
 import { Handover } from './page/handover.js';
 import { KeepingView } from './page/keeping_view.js';
+import { Keys } from './page/keys.js';
 import { speak, strings } from './page/language.js';
 import { LatencyView } from './page/latency_view.js';
+import { LinkView } from './page/link_view.js';
 import * as messages from './page/messages.js';
 import { Notices } from './page/notices.js';
+import { Redial } from './page/redial.js';
 import { ServerView } from './page/server_view.js';
 import { Settings } from './page/settings.js';
 import { Stage } from './page/stage.js';
+import { TimelineView } from './page/timeline_view.js';
 import { takeToken } from './page/token.js';
 import { TranscriptView } from './page/transcript_view.js';
+import { VoiceSample } from './page/voice_sample.js';
+import { WakeLock } from './page/wake_lock.js';
 
 /** @returns {any} */
 const byId = (/** @type {string} */ id) => document.getElementById(id);
@@ -38,13 +46,26 @@ const handover = new Handover(storage('sessionStorage'));
 /** The call that this page has left when it was reloaded, as long as it can be taken up. */
 let left = handover.take(Date.now());
 
-const conversation = new Conversation({ audio: byId('audio'), newClient: () => new RtcClient({ token }) });
+const conversation = new Conversation({
+  audio: byId('audio'),
+  newClient: () => new RtcClient({ token }),
+  /** @returns {Promise<MediaStream>} */
+  microphone: () => devicesView.openMicrophone(),
+});
+const devices = new Devices(storage('localStorage'));
+const devicesView = new DevicesView(
+  { ask: byId('devices-ask'), microphone: byId('microphone'), speaker: byId('speaker'), told: byId('devices-told') },
+  conversation,
+  devices,
+  byId('audio'),
+);
 const notices = new Notices(byId('error'));
 const callView = new CallView(
   conversation,
   {
     status: byId('status'),
     hint: byId('hint'),
+    prefill: byId('prefill'),
     call: byId('call'),
     callLabel: byId('call-label'),
     mute: byId('mute'),
@@ -62,12 +83,28 @@ const settings = new Settings(
     count: byId('persona-count'),
     presets: byId('presets'),
     fields: byId('settings-fields'),
+    advanced: byId('advanced'),
+    numbers: byId('advanced-numbers'),
   },
   storage('localStorage'),
   conversation,
 );
+const api = new Api({ token });
+const voiceSample = new VoiceSample(
+  { button: byId('voice-sample'), label: byId('voice-sample-label'), voice: byId('voice') },
+  { api, notices, conversation },
+);
+new LinkView({ copy: byId('link-copy'), told: byId('link-told'), link: byId('link-text') });
 const server = new ServerView(
-  { api: new Api({ token }), notices, conversation, onConfig: ({ engine }) => settings.offer(engine) },
+  {
+    api,
+    notices,
+    conversation,
+    onConfig(config) {
+      settings.offer(config);
+      voiceSample.offer(config.engine);
+    },
+  },
   {
     engine: byId('engine'),
     name: byId('engine-name'),
@@ -94,11 +131,23 @@ new DiagnosticsView(
     return { server: server.config, voice, personaChars: persona.length, figures: figures.figures };
   },
 );
+new TimelineView(
+  {
+    figure: byId('timeline'),
+    canvas: byId('timeline-canvas'),
+    about: byId('timeline-about'),
+    counts: byId('timeline-counts'),
+  },
+  conversation,
+);
 new KeepingView(
   { record: byId('record'), recordLabel: byId('record-label'), menu: byId('keep'), files: byId('keep-files') },
   conversation,
   () => ({ ...settings.chosen(), engine: server.config?.engine.name, server: server.config?.version }),
 );
+new WakeLock(conversation);
+new Keys(conversation, { hint: byId('keys-hint'), buttons: [byId('call'), byId('mute')] });
+const redial = new Redial({ conversation, server, notices, dial: start });
 
 // For tests and diagnostics, read only.
 Object.defineProperty(window, 'rtc', {
@@ -114,6 +163,7 @@ Object.defineProperty(window, 'rtc', {
 
 conversation.on('ending', (seconds, reason) => notices.show(messages.ending(seconds, reason), 'warning'));
 conversation.on('ended', (reason) => {
+  if (redial.begin(reason)) return;
   const message = messages.farewell(reason);
   if (message.expected) callView.hint(message.text);
   else notices.show(message, 'error');
@@ -129,11 +179,6 @@ conversation.on('problem', (problem) => {
   if (silenced) addEventListener('pointerdown', resumeSound, { once: true });
 });
 
-addEventListener('keydown', (event) => {
-  const typing = event.target instanceof Element && event.target.closest('input, textarea, select, [contenteditable]');
-  if (event.key.toLowerCase() !== 'm' || event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing) return;
-  if (conversation.call.isActive) callView.toggleMute();
-});
 // The client keeps its call for a page that comes back; what it takes lies in the tab only while nobody sees the page.
 const putCall = () => handover.put(conversation.handOver(), Date.now(), server.config?.limits?.resume_s);
 addEventListener('pagehide', putCall);

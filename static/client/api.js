@@ -11,6 +11,9 @@ import { CallError } from './errors.js';
  * @property {string} [persona_note]
  * @property {number} [max_persona_chars]
  * @property {boolean} [hears_interruptions]
+ * @property {Record<'audio_temperature' | 'audio_top_k' | 'text_temperature' | 'text_top_k', {default: number, min: number, max: number}> | null} [sampling]
+ *   Null: it does not sample.
+ * @property {Record<string, string>} [voice_samples] Path of a sample, by voice.
  *
  * @typedef {object} ServerConfig
  * @property {EngineInfo} engine
@@ -82,6 +85,15 @@ export class Api {
       if (!(error instanceof CallError)) throw error;
       return [];
     }
+  }
+
+  /**
+   * A file of the server, such as the sample of a voice.
+   *
+   * @param {string} path
+   */
+  async blob(path) {
+    return (await this.#request('GET', path)).blob();
   }
 
   /**

@@ -6,7 +6,8 @@ import { microphoneError } from './microphone.js';
  * out, a page in the background loses it and does not get it back by itself.
  *
  * Where the page gave a function, a microphone that is gone is asked for again: at once, when the page is seen again,
- * when a device comes or goes, and when the page says so (in a gesture, where a browser wants one).
+ * when a device comes or goes, and when the page says so (in a gesture, where a browser wants one). Another microphone
+ * can take the place of the one there is at any time, without a break: the one before is heard until it is there.
  *
  * @typedef {MediaStream | null | (() => Promise<MediaStream>)} MicrophoneSource A stream stays its owner's. What the
  *   function gets belongs to the call, and is stopped at its end.
@@ -33,6 +34,8 @@ export class Capture {
   #closed = false;
   /** @type {Promise<boolean> | null} */
   #reopening = null;
+  /** What is asked of the browser at present: one thing at a time. @type {Promise<void> | null} */
+  #turn = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #returning;
   #watched = new AbortController();
@@ -51,7 +54,11 @@ export class Capture {
    *
    * @throws {CallError} What the page's function was rejected with, as `microphone_denied` and its like.
    */
-  async open() {
+  open() {
+    return this.#inTurn(() => this.#open());
+  }
+
+  async #open() {
     const stream = typeof this.#source === 'function' ? await ask(this.#source) : this.#source;
     if (this.#closed) {
       if (typeof this.#source === 'function') stopTracks(stream);
@@ -73,10 +80,31 @@ export class Capture {
    */
   reopen() {
     if (typeof this.#source !== 'function' || this.#closed) return Promise.resolve(this.#state === 'live');
-    this.#reopening ??= this.#getAgain(this.#source).finally(() => {
+    this.#reopening ??= this.#inTurn(() => this.#getAgain()).finally(() => {
       this.#reopening = null;
     });
     return this.#reopening;
+  }
+
+  /**
+   * Another microphone takes the place of the one there is. Of several, the one asked for last is heard at last.
+   *
+   * @param {Exclude<MicrophoneSource, null>} source Used from now on, also when this microphone is lost.
+   * @throws {CallError} The one before stays. `no_microphone`: the call has none, or is over.
+   */
+  use(source) {
+    return this.#inTurn(async () => {
+      if (this.#closed || !this.stream) throw new CallError('no_microphone', 'the call has no microphone to be exchanged');
+      const stream = typeof source === 'function' ? await ask(source) : source;
+      if (this.#closed) {
+        if (typeof source === 'function') stopTracks(stream);
+        throw new CallError('no_microphone', 'the call is over');
+      }
+      await this.#exchange(stream, source);
+      clearTimeout(this.#returning);
+      this.#state = 'live';
+      this.#listeners.state('live', '');
+    });
   }
 
   /** The page is seen again, or a device came or went: if the microphone is gone, now it may be had. */
@@ -95,25 +123,53 @@ export class Capture {
     if (typeof this.#source === 'function') stopTracks(this.stream);
   }
 
-  /** @param {() => Promise<MediaStream>} source */
-  async #getAgain(source) {
-    const before = this.stream;
+  async #getAgain() {
+    const source = this.#source;
+    if (typeof source !== 'function' || this.#closed) return false;
     try {
       const stream = await ask(source);
       if (this.#closed) {
         stopTracks(stream);
         return false;
       }
-      this.#adopt(stream);
-      const [track] = stream.getAudioTracks();
-      if (track) await this.#listeners.track(track);
-      if (before !== stream) stopTracks(before);
+      await this.#exchange(stream, source);
       this.#become('live');
       return true;
     } catch (error) {
       if (!this.#closed) this.#listeners.state(this.#state, error instanceof CallError ? error.code : 'microphone_failed');
       return false;
     }
+  }
+
+  /**
+   * @param {MediaStream} stream
+   * @param {MicrophoneSource} source Where it is from.
+   */
+  async #exchange(stream, source) {
+    const before = this.stream;
+    const isOurs = typeof this.#source === 'function';
+    this.#source = source;
+    this.#adopt(stream);
+    const [track] = stream.getAudioTracks();
+    if (track) await this.#listeners.track(track);
+    if (isOurs && before !== stream) stopTracks(before);
+  }
+
+  /**
+   * At once where nothing else is going on: a browser may want to see the gesture.
+   *
+   * @template T
+   * @param {() => Promise<T>} job
+   * @returns {Promise<T>}
+   */
+  #inTurn(job) {
+    const done = this.#turn ? this.#turn.then(job) : job();
+    const over = () => {
+      if (this.#turn === turn) this.#turn = null;
+    };
+    const turn = done.then(over, over);
+    this.#turn = turn;
+    return done;
   }
 
   /** @param {MediaStream | null} stream */

@@ -4,12 +4,14 @@ import { CallError } from './errors.js';
  * Ask for the microphone, with what a live call needs. Echo cancellation works only if the answer is played through
  * an <audio> element.
  *
- * @param {{mediaDevices?: MediaDevices, isSecure?: boolean}} [environment]
+ * @param {{deviceId?: string, mediaDevices?: MediaDevices, isSecure?: boolean}} [options] `deviceId`: the one that is
+ *   wished, as `enumerateDevices` names it; where it is not there, the default takes its place.
  * @returns {Promise<MediaStream>}
  * @throws {CallError} `insecure_context`, `microphone_denied`, `microphone_blocked_by_system`, `microphone_missing`,
  *   `microphone_busy`, `microphone_failed`
  */
 export async function openMicrophone({
+  deviceId = '',
   mediaDevices = globalThis.navigator?.mediaDevices,
   isSecure = globalThis.isSecureContext,
 } = {}) {
@@ -17,7 +19,13 @@ export async function openMicrophone({
   if (!mediaDevices?.getUserMedia) throw new CallError('microphone_failed', 'this browser has no getUserMedia');
   try {
     return await mediaDevices.getUserMedia({
-      audio: { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 },
+      audio: {
+        echoCancellation: true,
+        noiseSuppression: true,
+        autoGainControl: true,
+        channelCount: 1,
+        ...(deviceId && { deviceId: { ideal: deviceId } }),
+      },
     });
   } catch (cause) {
     throw microphoneError(cause);

@@ -7,6 +7,7 @@ import * as messages from './messages.js';
  * @typedef {object} CallElements
  * @property {HTMLElement} status
  * @property {HTMLElement} hint
+ * @property {HTMLProgressElement} prefill How much of its prompt the agent has read.
  * @property {HTMLButtonElement} call
  * @property {HTMLElement} callLabel
  * @property {HTMLButtonElement} mute
@@ -35,10 +36,14 @@ export class CallView {
     elements.call.addEventListener('click', () => (conversation.call.isActive ? conversation.end() : start()));
     elements.mute.addEventListener('click', () => this.toggleMute());
     conversation.on('state', () => this.draw());
+    conversation.on('muted', () => this.drawMute());
     conversation.on('queued', (position) => this.progress(strings.queued(position)));
-    conversation.on('prefill', ({ done, total }) =>
-      this.progress(done > 0 && done < total ? messages.preparing({ done, total }) : ''),
-    );
+    conversation.on('prefill', ({ done, total }) => {
+      const isUnderWay = done > 0 && done < total;
+      this.progress(isUnderWay ? messages.preparing({ done, total }) : '');
+      elements.prefill.hidden = !isUnderWay;
+      if (isUnderWay) Object.assign(elements.prefill, { max: total, value: done });
+    });
     setInterval(() => {
       const { durationMs } = conversation.call;
       elements.timer.textContent = durationMs === null ? '' : messages.clock(durationMs);
@@ -58,7 +63,6 @@ export class CallView {
 
   toggleMute() {
     this.#conversation.mute(!this.#conversation.muted);
-    this.drawMute();
   }
 
   draw() {
@@ -67,7 +71,8 @@ export class CallView {
     document.body.dataset.phase = phase;
     document.body.classList.toggle('in-call', isActive);
     if (phase !== 'preparing' && phase !== 'reconnecting') this.#progress = '';
-    const { status, call, callLabel, mute } = this.#elements;
+    const { status, call, callLabel, mute, prefill } = this.#elements;
+    if (phase !== 'preparing') prefill.hidden = true;
     status.textContent = this.#message().title;
     call.dataset.state = isActive ? 'end' : 'start';
     callLabel.textContent = isActive ? strings.end : this.canContinue ? strings.continue : strings.start;

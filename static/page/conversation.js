@@ -25,6 +25,7 @@ import { Transcript } from '../client/transcript.js';
  * @property {[seconds: number, reason: string]} ending The server will end the call soon.
  * @property {[reason: string]} ended
  * @property {[state: import('../client/capture.js').MicrophoneState, code: string]} microphone It is held, gone, or back.
+ * @property {[muted: boolean]} muted
  * @property {[problem: Problem]} problem
  */
 
@@ -134,6 +135,16 @@ export class Conversation extends Emitter {
     this.#muted = muted;
     this.client?.mute(muted);
     if (muted) this.userLevel.reset();
+    this.emit('muted', muted);
+  }
+
+  /**
+   * Another microphone was chosen: it takes the place of the one in the call.
+   *
+   * @throws {CallError} The one before stays.
+   */
+  async changeMicrophone() {
+    await this.client?.useMicrophone(this.#askMicrophone);
   }
 
   /** The microphone was taken from the call: ask for it again, best in a gesture. */

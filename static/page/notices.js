@@ -2,8 +2,8 @@
  * The one place where the page says that something is wrong.
  *
  * @typedef {import('../strings/en.js').Message} Message
- * @typedef {'error' | 'warning' | 'server' | 'sound' | 'microphone'} Kind `server` goes away when the server is well,
- *   `sound` on a gesture, `microphone` when that is back.
+ * @typedef {'error' | 'warning' | 'server' | 'sound' | 'microphone' | 'redial'} Kind `server` goes away when the server is well,
+ *   `sound` on a gesture, `microphone` when that is back, `redial` with the next call.
  */
 export class Notices {
   #box;

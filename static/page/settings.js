@@ -1,78 +1,98 @@
-/**
- * What the person chose before the call: persona and voice, kept in this browser.
- */
+import { Advanced } from './advanced.js';
 import { strings } from './language.js';
+import { emptySetup, readAddress, request, writeAddress } from './setup.js';
+
+/**
+ * What the person chooses before a call. The address has all of it, so that a link reproduces it; this browser keeps it
+ * for the next visit without one.
+ *
+ * @typedef {object} SettingsElements
+ * @property {HTMLDetailsElement} root
+ * @property {HTMLTextAreaElement} persona
+ * @property {HTMLElement} note What a persona does with this engine.
+ * @property {HTMLSelectElement} voice
+ * @property {HTMLElement} count
+ * @property {HTMLElement} presets
+ * @property {HTMLFieldSetElement} fields
+ * @property {HTMLDetailsElement} advanced
+ * @property {HTMLElement} numbers Where the fields of `advanced` go.
+ */
 
 const STORAGE_KEY = 'rtc_server.settings';
 
 export class Settings {
-  #root;
-  #persona;
-  #note;
-  #voice;
-  #count;
-  #presets;
-  #fields;
+  #elements;
+  #advanced;
   #storage;
   #maxChars = 0;
+  /** A voice of the address or of the last visit, as long as the server has not said which ones there are. */
+  #wantedVoice = '';
 
   /**
-   * @param {object} elements
-   * @param {HTMLDetailsElement} elements.root
-   * @param {HTMLTextAreaElement} elements.persona
-   * @param {HTMLElement} elements.note What a persona does with this engine.
-   * @param {HTMLSelectElement} elements.voice
-   * @param {HTMLElement} elements.count
-   * @param {HTMLElement} elements.presets
-   * @param {HTMLFieldSetElement} elements.fields
+   * @param {SettingsElements} elements
    * @param {Storage | null} storage
    * @param {import('./conversation.js').Conversation} conversation
    */
-  constructor({ root, persona, note, voice, count, presets, fields }, storage, conversation) {
-    this.#root = root;
-    this.#persona = persona;
-    this.#note = note;
-    this.#voice = voice;
-    this.#count = count;
-    this.#presets = presets;
-    this.#fields = fields;
+  constructor(elements, storage, conversation) {
+    this.#elements = elements;
     this.#storage = storage;
+    this.#advanced = new Advanced({ root: elements.advanced, numbers: elements.numbers }, () => this.#changed());
     this.#follow(conversation);
     this.#drawPresets();
-    const kept = this.#load();
-    persona.value = kept.persona;
-    persona.addEventListener('input', () => this.#changed());
-    voice.addEventListener('change', () => this.#changed());
+    this.#take(readAddress(location.hash) ?? this.#load());
+    elements.persona.addEventListener('input', () => this.#changed());
+    elements.voice.addEventListener('change', () => this.#changed());
+    addEventListener('hashchange', () => {
+      const setup = readAddress(location.hash);
+      if (setup && !elements.fields.disabled) this.#take(setup);
+    });
   }
 
-  /** @param {import('../client/api.js').EngineInfo} engine */
-  offer(engine) {
+  /** @param {import('../client/api.js').ServerConfig} config */
+  offer({ engine, limits }) {
+    const { persona, note, voice } = this.#elements;
     this.#maxChars = engine.max_persona_chars ?? 0;
-    if (this.#maxChars) this.#persona.maxLength = this.#maxChars;
-    if (engine.default_persona) this.#persona.placeholder = engine.default_persona;
-    this.#note.textContent = engine.persona_note ?? '';
-    this.#note.hidden = !engine.persona_note;
-    const chosen = this.#voice.value || this.#load().voice;
-    this.#voice.replaceChildren(...engine.voices.map((name) => new Option(name, name)));
+    if (this.#maxChars) persona.maxLength = this.#maxChars;
+    if (engine.default_persona) persona.placeholder = engine.default_persona;
+    note.textContent = engine.persona_note ?? '';
+    note.hidden = !engine.persona_note;
+    const chosen = voice.value || this.#wantedVoice;
+    voice.replaceChildren(...engine.voices.map((name) => new Option(name, name)));
     const known = engine.voices.includes(chosen);
-    this.#voice.value = known ? chosen : (engine.default_voice ?? engine.voices[0] ?? '');
-    this.#voice.disabled = engine.voices.length < 2;
+    voice.value = known ? chosen : (engine.default_voice ?? engine.voices[0] ?? '');
+    voice.disabled = engine.voices.length < 2;
+    this.#advanced.offer(engine.sampling ?? null, limits?.max_seed);
     this.#drawCount();
   }
 
   /** The words of the call need the room. */
   close() {
-    this.#root.open = false;
+    this.#elements.root.open = false;
   }
 
-  /** @returns {{persona?: string, voice?: string}} */
+  /** What `connect` takes. */
   chosen() {
-    return { persona: this.#persona.value.trim() || undefined, voice: this.#voice.value || undefined };
+    return request(this.#setup(), this.#advanced.ranges);
+  }
+
+  /** @returns {import('./setup.js').Setup} */
+  #setup() {
+    const { persona, voice } = this.#elements;
+    return { persona: persona.value, voice: voice.value || this.#wantedVoice, ...this.#advanced.typed };
+  }
+
+  /** @param {import('./setup.js').Setup} setup */
+  #take({ persona, voice, seed, sampling }) {
+    this.#elements.persona.value = persona;
+    this.#wantedVoice = voice;
+    if ([...this.#elements.voice.options].some(({ value }) => value === voice)) this.#elements.voice.value = voice;
+    this.#advanced.take({ seed, sampling });
+    this.#drawCount();
   }
 
   /**
-   * A call's persona and voice are settled when it starts. Once the agent is there its words need the room; a call that
-   * fails leaves the choices in sight.
+   * A call's set-up is settled when it starts. Once the agent is there its words need the room; a call that fails leaves
+   * the choices in sight.
    *
    * @param {import('./conversation.js').Conversation} conversation
    */
@@ -80,7 +100,7 @@ export class Settings {
     let settled = false;
     conversation.on('state', () => {
       const { isActive, phase } = conversation.call;
-      this.#fields.disabled = isActive;
+      this.#elements.fields.disabled = isActive;
       if (phase === 'live' && !settled) this.close();
       settled = isActive && (settled || phase === 'live');
     });
@@ -88,28 +108,37 @@ export class Settings {
 
   #changed() {
     this.#drawCount();
+    const setup = this.#setup();
+    history.replaceState(history.state, '', location.pathname + location.search + writeAddress(setup, location.hash));
     try {
-      this.#storage?.setItem(STORAGE_KEY, JSON.stringify({ persona: this.#persona.value, voice: this.#voice.value }));
+      this.#storage?.setItem(STORAGE_KEY, JSON.stringify(setup));
     } catch {
       // full or forbidden: the choice holds for this page only
     }
   }
 
+  /** @returns {import('./setup.js').Setup} */
   #load() {
+    const setup = emptySetup();
     try {
-      const { persona = '', voice = '' } = JSON.parse(this.#storage?.getItem(STORAGE_KEY) ?? '{}');
-      return { persona: String(persona), voice: String(voice) };
+      const kept = JSON.parse(this.#storage?.getItem(STORAGE_KEY) ?? '{}');
+      for (const name of /** @type {const} */ (['persona', 'voice', 'seed'])) setup[name] = String(kept[name] ?? '');
+      for (const name of /** @type {import('./setup.js').SamplingName[]} */ (Object.keys(setup.sampling))) {
+        setup.sampling[name] = String(kept.sampling?.[name] ?? '');
+      }
     } catch {
-      return { persona: '', voice: '' };
+      // forbidden, or written by somebody else
     }
+    return setup;
   }
 
   #drawCount() {
-    const { length } = this.#persona.value;
-    this.#count.textContent = this.#maxChars ? `${length} / ${this.#maxChars}` : String(length);
-    this.#count.classList.toggle('over', this.#maxChars > 0 && length >= this.#maxChars);
-    for (const button of this.#presets.querySelectorAll('button')) {
-      button.setAttribute('aria-pressed', String(button.dataset.text === this.#persona.value));
+    const { persona, count, presets } = this.#elements;
+    const { length } = persona.value;
+    count.textContent = this.#maxChars ? `${length} / ${this.#maxChars}` : String(length);
+    count.classList.toggle('over', this.#maxChars > 0 && length >= this.#maxChars);
+    for (const button of presets.querySelectorAll('button')) {
+      button.setAttribute('aria-pressed', String(button.dataset.text === persona.value));
     }
   }
 
@@ -121,10 +150,11 @@ export class Settings {
       button.textContent = name;
       button.dataset.text = text;
       button.addEventListener('click', () => {
-        this.#persona.value = this.#persona.value === text ? '' : text;
+        const { persona } = this.#elements;
+        persona.value = persona.value === text ? '' : text;
         this.#changed();
       });
-      this.#presets.append(button);
+      this.#elements.presets.append(button);
     }
   }
 }

@@ -25,7 +25,8 @@
  * @property {Moment} moment
  * @property {Speech} into The remark that came into the other's speech.
  * @property {Speech} held The other's speech.
- * @property {number | null} bargeInMs When the server took it for an interruption.
+ * @property {boolean} barged The server took it for an interruption; whether the agent does shows when it falls silent.
+ * @property {boolean} settled
  */
 
 /** -48 dBFS: as the meters see it. */
@@ -37,15 +38,14 @@ const DETECTED_WITHIN_MS = 700;
 const MIN_OVERLAP_MS = 150;
 const SHORT_REMARK_MS = 1_000;
 /** Nobody falls silent for what began less than this before. */
-const REACTION_MS = 300;
+const REACTION_MS = 400;
 /** Soon: without and with a word of the server that it was an interruption. */
 const SILENCED_WITHIN_MS = 1_200;
-const BARGED_WITHIN_MS = 2_500;
+const BARGED_WITHIN_MS = 1_800;
 /** An agent that cut in goes on for so long when the user has fallen silent; otherwise the two only ended together. */
 const FLOOR_MS = 700;
 /** Somebody who goes on for so long after a remark was not stopped by it. */
-const WENT_ON_MS = 900;
-const FORGET_MS = 1_500;
+const WENT_ON_MS = 450;
 
 export class TurnTaking {
   counts = { overlap: 0, backchannel: 0, interruption: 0 };
@@ -61,7 +61,7 @@ export class TurnTaking {
   #both = null;
   /** @type {Open[]} */
   #open = [];
-  /** @type {{bargeInMs: number, cancelledMs: number}} */
+  /** What the server has told last. */
   #told = { bargeInMs: -Infinity, cancelledMs: -Infinity };
   #onMoment;
 
@@ -156,8 +156,8 @@ export class TurnTaking {
       }
     }
     for (const open of [...this.#open]) {
-      this.#hearOf(open);
       const { moment, into, held } = open;
+      open.barged ||= moment.by === 'user' && this.#told.bargeInMs >= moment.startMs;
       if (moment.endMs === null && (into.endMs !== null || held.endMs !== null)) {
         moment.endMs = Math.min(into.endMs ?? Infinity, held.endMs ?? Infinity);
         if (this.#both === moment) this.#both = null;
@@ -169,17 +169,11 @@ export class TurnTaking {
         }
         this.#onMoment(moment, 'changed');
       }
-      const kind = this.#judge(open, nowMs);
-      if (kind === null) continue;
-      if (moment.endMs !== null || kind !== 'overlap') this.#close(open);
-      if (kind !== 'overlap') this.#name(moment, kind);
+      const kind = open.settled ? null : this.#judge(open, nowMs);
+      open.settled ||= kind !== null;
+      if (kind !== null && kind !== 'overlap') this.#name(moment, kind);
+      if (open.settled && moment.endMs !== null) this.#close(open);
     }
-  }
-
-  /** What the server has told belongs to the user's newest remark. @param {Open} open */
-  #hearOf(open) {
-    if (open.moment.by !== 'user') return;
-    if (this.#told.bargeInMs >= open.moment.startMs) open.bargeInMs ??= this.#told.bargeInMs;
   }
 
   /**
@@ -187,25 +181,24 @@ export class TurnTaking {
    * @param {number} nowMs
    * @returns {Kind | null} Null: wait and see.
    */
-  #judge({ moment, into, held, bargeInMs }, nowMs) {
+  #judge({ moment, into, held, barged }, nowMs) {
     if (moment.by === 'user' && this.#told.cancelledMs >= moment.startMs) {
       this.#told.cancelledMs = -Infinity;
       return 'interruption';
     }
     const isShort = into.endMs !== null && into.endMs - into.startMs < SHORT_REMARK_MS;
-    if (held.endMs !== null) {
-      const silencedAfterMs = held.endMs - moment.startMs;
-      if (bargeInMs !== null && silencedAfterMs <= BARGED_WITHIN_MS) return 'interruption';
-      if (isShort && into.endMs !== null && held.endMs - into.endMs >= WENT_ON_MS) return 'backchannel';
-      if (silencedAfterMs < REACTION_MS || silencedAfterMs > SILENCED_WITHIN_MS) return 'overlap';
-      if (moment.by === 'user') return 'interruption';
-      if (into.endMs !== null) return into.endMs - held.endMs >= FLOOR_MS ? 'interruption' : 'overlap';
-      return nowMs - held.endMs >= FLOOR_MS ? 'interruption' : null;
+    if (held.endMs === null) {
+      // A silence shows a little after it began.
+      if (into.endMs === null || nowMs - into.endMs < WENT_ON_MS + AGENT_QUIET_MS) return null;
+      return isShort ? 'backchannel' : 'overlap';
     }
-    if (into.endMs === null) return null;
-    // The agent's voice is a little behind what the server has told.
-    const wentOn = nowMs - into.endMs >= WENT_ON_MS && (bargeInMs === null || nowMs - bargeInMs >= BARGED_WITHIN_MS - FORGET_MS);
-    return wentOn ? (isShort ? 'backchannel' : 'overlap') : null;
+    const silencedAfterMs = held.endMs - moment.startMs;
+    if (isShort && into.endMs !== null && held.endMs - into.endMs >= WENT_ON_MS) return 'backchannel';
+    if (barged && silencedAfterMs <= BARGED_WITHIN_MS) return 'interruption';
+    if (silencedAfterMs < REACTION_MS || silencedAfterMs > SILENCED_WITHIN_MS) return 'overlap';
+    if (moment.by === 'user') return 'interruption';
+    if (into.endMs !== null) return into.endMs - held.endMs >= FLOOR_MS ? 'interruption' : 'overlap';
+    return nowMs - held.endMs >= FLOOR_MS ? 'interruption' : null;
   }
 
   /**
@@ -222,7 +215,7 @@ export class TurnTaking {
     this.#onMoment(moment, 'began');
     if (isInterruption) return this.#name(moment, 'interruption');
     this.#both = moment;
-    this.#open.push({ moment, into, held, bargeInMs: null });
+    this.#open.push({ moment, into, held, barged: false, settled: false });
   }
 
   /**

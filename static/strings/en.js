@@ -28,7 +28,17 @@ export default {
     voice: 'Voice',
     transcript: 'Transcript',
     transcriptEmpty: 'Both sides’ words appear here at the moment they are heard.',
-    muteKey: 'Mute (M)',
+    muteKey: 'M mutes and unmutes. Hold Space to mute, or to talk while muted.',
+    devices: 'Microphone and speaker',
+    devicesAsk: 'Choose microphone and speaker',
+    microphone: 'Microphone',
+    speaker: 'Speaker',
+    timelineAbout: 'No turns here: the agent hears you while it speaks. Hum along, talk over it, cut in — this picture shows both voices at once.',
+    timelineBoth: 'Both at once',
+    prefill: 'The agent reads its persona',
+    advanced: 'Advanced',
+    copyLink: 'Copy a link to this set-up',
+    link: 'Link to this set-up',
     keep: 'Download',
     figures: 'Figures of the last minute',
     copyDiagnostics: 'Copy diagnostics',
@@ -202,6 +212,55 @@ export default {
   diagnostics: {
     copied: 'Copied. It holds no key, no word that was said, and no persona.',
     byHand: 'The browser gives no clipboard: copy the text below.',
+  },
+
+  devices: {
+    defaults: { microphone: 'Default microphone', speaker: 'Default speaker' },
+    gone: (/** @type {string} */ name) => `${name} is gone: the default is used until it is back.`,
+    back: (/** @type {string} */ name) => `${name} is back and in use.`,
+    failed: (/** @type {string} */ name) => `${name} could not be used: another program may hold it.`,
+  },
+  keys: {
+    open: 'M mutes. Hold Space to mute for a moment.',
+    muted: 'M unmutes. Hold Space to talk.',
+  },
+
+  voiceSample: { play: 'Listen', stop: 'Stop' },
+  advanced: {
+    names: {
+      seed: 'Seed',
+      audio_temperature: 'Temperature of the voice',
+      audio_top_k: 'Top-k of the voice',
+      text_temperature: 'Temperature of the words',
+      text_top_k: 'Top-k of the words',
+    },
+    anySeed: 'any',
+    outOfRange: (/** @type {number} */ min, /** @type {number} */ max, /** @type {boolean} */ whole) =>
+      `${whole ? 'A whole number' : 'A number'} from ${min} to ${max}; until then the engine’s own is used.`,
+  },
+  redial: {
+    waiting: 'As soon as the server answers again, the page makes a new call by itself.',
+    stop: 'Don’t call again',
+    /** @type {Message} */
+    again: { title: 'Called again', text: 'The server is back. This is a new conversation: the agent does not remember the one before.' },
+  },
+  link: {
+    copied: 'Copied. It holds no key.',
+    byHand: 'The browser gives no clipboard: copy the link beside this.',
+  },
+
+  timeline: {
+    /** Under the picture while two speak, as they happen. */
+    marks: { backchannel: 'backchannel', interruption: 'interruption' },
+    counts: (/** @type {{overlap: number, backchannel: number, interruption: number}} */ { overlap, backchannel, interruption }) =>
+      [
+        `${overlap} ${overlap === 1 ? 'overlap' : 'overlaps'}`,
+        `${backchannel} ${backchannel === 1 ? 'backchannel' : 'backchannels'}`,
+        `${interruption} ${interruption === 1 ? 'interruption' : 'interruptions'}`,
+      ].join(' · '),
+    /** For screen readers: what the picture shows. */
+    label: (/** @type {string} */ counts) => `Both voices on one time line, yours above the agent’s: ${counts}.`,
+    example: 'An example of both voices on one time line: the agent goes on while its listener hums along, and stops when its listener cuts in.',
   },
 
   keeping: {

@@ -117,3 +117,75 @@ test('it is asked for by one at a time, and a call that is over keeps none', asy
   assert.equal(given.length, 2);
   assert.deepEqual(told, []);
 });
+
+test('another microphone takes over without a break, muted as the one before was', async () => {
+  const { capture, given, told, sent } = await scene();
+  capture.mute(true);
+  const other = new FakeStream();
+  const usedBefore = [];
+  await capture.use(async () => {
+    usedBefore.push(given[0].track.stopped);
+    return other;
+  });
+  assert.deepEqual(usedBefore, [false]);
+  assert.deepEqual(sent, [other.track]);
+  assert.ok(given[0].track.stopped && !other.track.stopped);
+  assert.equal(other.track.enabled, false);
+  assert.equal(capture.stream, other);
+  assert.deepEqual(told, ['live']);
+  capture.close();
+  assert.ok(other.track.stopped);
+});
+
+test('when the other microphone is lost, it is asked for where it came from', async () => {
+  const { capture, given } = await scene();
+  const others = [];
+  await capture.use(async () => others[others.push(new FakeStream()) - 1]);
+  others[0].track.happens('ended');
+  await settle();
+  assert.equal(given.length, 1);
+  assert.equal(capture.stream, others[1]);
+});
+
+test('one that cannot be had leaves the one before in its place', async () => {
+  const { capture, given, told, sent } = await scene();
+  const busy = () => Promise.reject(Object.assign(new Error('no'), { name: 'NotReadableError' }));
+  await assert.rejects(capture.use(busy), { name: 'CallError', code: 'microphone_busy' });
+  assert.equal(capture.stream, given[0]);
+  assert.equal(given[0].track.stopped, false);
+  assert.deepEqual([told, sent], [[], []]);
+  given[0].track.happens('ended'); // and is still watched over
+  await settle();
+  assert.deepEqual(told, ['lost', 'live']);
+});
+
+test('of two that are asked for at once, the last is heard at last', async () => {
+  const { capture, given, sent } = await scene();
+  const [slow, quick] = [new FakeStream(), new FakeStream()];
+  await Promise.all([
+    capture.use(async () => (await settle(), slow)),
+    capture.use(async () => quick),
+  ]);
+  assert.deepEqual(sent, [slow.track, quick.track]);
+  assert.ok(given[0].track.stopped && slow.track.stopped && !quick.track.stopped);
+});
+
+test('a stream of the page may take the place of a microphone, and stays the page’s', async () => {
+  const { capture, given, stream } = await scene();
+  await capture.use(stream);
+  assert.ok(given[0].track.stopped);
+  await capture.use(async () => new FakeStream());
+  assert.equal(stream.track.stopped, false);
+});
+
+test('a call that is over, or only listens, takes no other microphone', async () => {
+  const { capture, given } = await scene();
+  const late = new FakeStream();
+  const used = capture.use(async () => (capture.close(), late));
+  await assert.rejects(used, { code: 'no_microphone' });
+  assert.ok(late.track.stopped && given[0].track.stopped);
+  await assert.rejects(capture.use(late), { code: 'no_microphone' });
+  const listening = new Capture(null, { state() {}, async track() {} });
+  await listening.open();
+  await assert.rejects(listening.use(late), { code: 'no_microphone' });
+});

@@ -221,6 +221,32 @@ test('mute silences the microphone before and during the call', async () => {
   assert.equal(microphoneTrack.enabled, true);
 });
 
+test('another microphone takes over in the middle of the call, over the same connection', async () => {
+  const { client, peer, microphoneTrack } = await connected();
+  const told = [];
+  client.addEventListener('microphone', ({ detail }) => told.push(detail.state));
+  const other = new FakeStream();
+  client.mute(true);
+  await client.useMicrophone(async () => other);
+  assert.deepEqual(peer.replaced, [other.track]);
+  assert.equal(FakePeer.newest, peer);
+  assert.equal(client.microphone, other);
+  assert.equal(other.track.enabled, false);
+  assert.equal(microphoneTrack.stopped, false); // a stream of the page's
+  assert.deepEqual(told, ['live']);
+  await client.close();
+  assert.ok(other.track.stopped);
+});
+
+test('another microphone that is refused changes nothing, and without a call there is nothing to change', async () => {
+  const { client, peer, microphone } = await connected();
+  const refused = Object.assign(new Error('no'), { name: 'NotAllowedError' });
+  await assert.rejects(client.useMicrophone(() => Promise.reject(refused)), { code: 'microphone_denied' });
+  assert.equal(client.microphone, microphone);
+  assert.deepEqual(peer.replaced, []);
+  await assert.rejects(scene().client.useMicrophone(microphone), { code: 'no_microphone' });
+});
+
 test('events are sent while the channel is open and dropped otherwise', async () => {
   const { client, channel, peer } = await connected();
   assert.equal(client.send({ type: 'playback.ack', cursor: 80 }), true);

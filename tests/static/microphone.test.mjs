@@ -14,6 +14,15 @@ test('the microphone is opened with echo cancellation, noise suppression and gai
   assert.equal(await openMicrophone({ mediaDevices, isSecure: true }), stream);
   const { echoCancellation, noiseSuppression, autoGainControl } = asked.audio;
   assert.ok(echoCancellation && noiseSuppression && autoGainControl);
+  assert.equal('deviceId' in asked.audio, false);
+});
+
+test('the chosen microphone is wished for, not insisted on', async () => {
+  let asked;
+  const mediaDevices = { getUserMedia: async (constraints) => ((asked = constraints), {}) };
+  await openMicrophone({ deviceId: 'usb', mediaDevices, isSecure: true });
+  assert.deepEqual(asked.audio.deviceId, { ideal: 'usb' });
+  assert.equal(asked.audio.echoCancellation, true);
 });
 
 test('each refusal has a code of its own', async () => {

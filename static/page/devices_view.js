@@ -1,0 +1,168 @@
+import { CallError } from '../client/errors.js';
+import { openMicrophone } from '../client/microphone.js';
+import { strings } from './language.js';
+import * as messages from './messages.js';
+
+/**
+ * The pickers of microphone and speaker. They can be used at any time: in a call, the other microphone takes over
+ * without a break. Where the browser keeps the names to itself there is a button that asks for the microphone instead.
+ *
+ * @typedef {'microphone' | 'speaker'} Which
+ *
+ * @typedef {object} DevicesElements
+ * @property {HTMLElement} ask Shows the pickers, after the browser has asked the person.
+ * @property {HTMLSelectElement} microphone Inside a label.
+ * @property {HTMLSelectElement} speaker Inside a label.
+ * @property {HTMLElement} told What happened to the devices; a live region.
+ */
+export class DevicesView {
+  #elements;
+  #conversation;
+  #devices;
+  #audio;
+  #media = /** @type {MediaDevices | undefined} */ (navigator.mediaDevices); // none on an insecure page
+  /** The id with which the microphone was asked for last. */
+  #opened = '';
+  /** The id that the sound goes to. */
+  #sink = '';
+  #phase = '';
+
+  /**
+   * @param {DevicesElements} elements
+   * @param {import('./conversation.js').Conversation} conversation
+   * @param {import('./devices.js').Devices} devices
+   * @param {HTMLAudioElement} audio
+   */
+  constructor(elements, conversation, devices, audio) {
+    this.#elements = elements;
+    this.#conversation = conversation;
+    this.#devices = devices;
+    this.#audio = audio;
+    elements.ask.addEventListener('click', () => this.#ask());
+    elements.microphone.addEventListener('change', () => this.#choose('microphone'));
+    elements.speaker.addEventListener('change', () => this.#choose('speaker'));
+    conversation.on('state', () => this.#onState());
+    conversation.on('microphone', () => this.refresh());
+    this.#media?.addEventListener?.('devicechange', () => this.refresh());
+    // A page that is not seen may not be told.
+    document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.refresh());
+    this.refresh();
+  }
+
+  /** The chosen microphone. @returns {Promise<MediaStream>} */
+  async openMicrophone() {
+    const { id } = this.#devices.microphone;
+    this.#opened = id;
+    const stream = await openMicrophone({ deviceId: id });
+    this.refresh(); // now the browser tells the names
+    return stream;
+  }
+
+  /** Look again at what is plugged in. */
+  async refresh() {
+    const infos = await this.#media?.enumerateDevices?.().catch(() => null);
+    if (!infos) return;
+    const changes = this.#devices.update(infos);
+    this.#draw();
+    for (const which of /** @type {Which[]} */ (['microphone', 'speaker'])) {
+      const change = changes[which];
+      if (which === 'speaker' && !this.#canChooseSpeaker) continue;
+      const used = await this.#use(which).then(() => true, () => false);
+      if (change !== 'none' && used) this.#tell(strings.devices[change](this.#devices[which].wanted?.label ?? ''));
+    }
+  }
+
+  #onState() {
+    const { phase } = this.#conversation.call;
+    if (phase === this.#phase) return;
+    this.#phase = phase;
+    if (phase === 'asking') this.#tell('');
+    this.refresh();
+  }
+
+  get #canChooseSpeaker() {
+    return 'setSinkId' in this.#audio;
+  }
+
+  /** @param {Which} which */
+  async #choose(which) {
+    const before = this.#devices[which].id;
+    this.#devices.choose(which, this.#elements[which].value);
+    this.#tell('');
+    try {
+      await this.#use(which);
+    } catch (error) {
+      if (error instanceof CallError && error.code === 'no_microphone') return; // the call is over
+      const name = this.#devices[which].wanted?.label || strings.devices.defaults[which];
+      this.#devices.choose(which, before);
+      this.#tell(strings.devices.failed(name));
+      this.#draw();
+    }
+  }
+
+  /**
+   * Bring what is used in line with the choice.
+   *
+   * @param {Which} which
+   */
+  async #use(which) {
+    const { id } = this.#devices[which];
+    if (which === 'speaker') {
+      if (id === this.#sink) return;
+      await this.#audio.setSinkId(id);
+      this.#sink = id;
+    } else if (this.#conversation.client?.microphone && this.#conversation.call.isActive && id !== this.#opened) {
+      const before = this.#opened;
+      await this.#conversation.changeMicrophone().catch((error) => {
+        this.#opened = before;
+        throw error;
+      });
+    }
+  }
+
+  async #ask() {
+    try {
+      for (const track of (await this.openMicrophone()).getTracks()) track.stop();
+      await this.refresh();
+      this.#elements.microphone.focus(); // the button is gone
+    } catch (error) {
+      const { title, text } = messages.trouble(error instanceof CallError ? error : { message: String(error) });
+      this.#tell(`${title}. ${text}`);
+    }
+  }
+
+  #draw() {
+    const { ask, microphone, speaker } = this.#elements;
+    const { microphone: microphones, speaker: speakers } = this.#devices;
+    ask.hidden = !microphones.isSecret || this.#conversation.call.isActive;
+    fill(microphone, microphones, strings.devices.defaults.microphone);
+    fill(speaker, speakers, strings.devices.defaults.speaker);
+    if (!this.#canChooseSpeaker) show(speaker, false);
+  }
+
+  /** @param {string} text */
+  #tell(text) {
+    this.#elements.told.textContent = text;
+  }
+}
+
+/**
+ * @param {HTMLSelectElement} select
+ * @param {import('./devices.js').Choice} choice
+ * @param {string} defaultName Where the browser has no name for the default.
+ */
+function fill(select, choice, defaultName) {
+  show(select, choice.isKnown);
+  const options = [{ id: '', label: choice.defaultLabel || defaultName }, ...choice.devices];
+  const isSame =
+    options.length === select.length &&
+    options.every(({ id, label }, i) => select.options[i].value === id && select.options[i].text === label);
+  if (!isSame) select.replaceChildren(...options.map(({ id, label }) => new Option(label, id))); // it may be open
+  select.value = choice.id;
+}
+
+/** @param {HTMLElement} select @param {boolean} isShown */
+function show(select, isShown) {
+  const label = select.closest('label');
+  if (label) label.hidden = !isShown;
+}

@@ -1,0 +1,107 @@
+import { strings } from './language.js';
+
+/**
+ * The microphone by keyboard: M mutes and opens it; Space, as long as it is held, does the opposite of what is:
+ * push to mute for who is open, push to talk for who is muted.
+ */
+
+/** Where keys have a meaning of their own. */
+const TYPING = 'input, textarea, select, [contenteditable]';
+const PRESSABLE = `${TYPING}, button, summary, a[href], audio, video, dialog, [role="button"], [role="slider"]`;
+
+/** Which key does what, without a browser. */
+export class HeldMute {
+  #mute;
+  #isMuted;
+  /** As it was before the key went down; null while it is up. @type {boolean | null} */
+  #before = null;
+
+  /** @param {{isMuted: () => boolean, mute: (muted: boolean) => void}} microphone */
+  constructor({ isMuted, mute }) {
+    this.#isMuted = isMuted;
+    this.#mute = mute;
+  }
+
+  get isHeld() {
+    return this.#before !== null;
+  }
+
+  toggle() {
+    if (!this.isHeld) this.#mute(!this.#isMuted());
+  }
+
+  hold() {
+    if (this.isHeld) return;
+    this.#before = this.#isMuted();
+    this.#mute(!this.#before);
+  }
+
+  release() {
+    const before = this.#before;
+    this.#before = null;
+    if (before !== null) this.#mute(before);
+  }
+
+  /** The call is over: there is nothing to go back to. */
+  forget() {
+    this.#before = null;
+  }
+}
+
+/**
+ * @param {{key: string, code?: string, ctrlKey?: boolean, metaKey?: boolean, altKey?: boolean, shiftKey?: boolean}} event
+ * @param {{matches: (selector: string) => boolean}} inside Whether the key was pressed inside of such an element.
+ * @returns {'toggle' | 'hold' | null}
+ */
+export function meaning({ key, code = '', ctrlKey, metaKey, altKey, shiftKey }, inside) {
+  if (ctrlKey || metaKey || altKey) return null;
+  // Where a keyboard has no M, the key in its place.
+  if (key === 'm' || key === 'M' || (code === 'KeyM' && key > '\u007f')) return inside.matches(TYPING) ? null : 'toggle';
+  if (key === ' ' && !shiftKey) return inside.matches(PRESSABLE) ? null : 'hold';
+  return null;
+}
+
+export class Keys {
+  #conversation;
+  #hint;
+  #held;
+
+  /**
+   * @param {import('./conversation.js').Conversation} conversation
+   * @param {{hint: HTMLElement, buttons: HTMLElement[]}} elements `hint` says what the keys do. `buttons` give up the
+   *   focus that a mouse gave them, since Space would press them.
+   */
+  constructor(conversation, { hint, buttons }) {
+    this.#conversation = conversation;
+    this.#hint = hint;
+    const held = new HeldMute({ isMuted: () => conversation.muted, mute: (muted) => conversation.mute(muted) });
+    this.#held = held;
+    addEventListener('keydown', (event) => this.#onDown(event));
+    addEventListener('keyup', ({ key }) => key === ' ' && held.release());
+    addEventListener('blur', () => held.release());
+    document.addEventListener('visibilitychange', () => held.release());
+    conversation.on('state', () => {
+      if (!conversation.call.isActive) held.forget();
+      this.#draw();
+    });
+    conversation.on('muted', () => this.#draw());
+    for (const button of buttons) button.addEventListener('click', ({ detail }) => detail > 0 && button.blur());
+  }
+
+  /** What the keys would do now. */
+  #draw() {
+    this.#hint.hidden = !this.#conversation.call.isActive;
+    if (!this.#held.isHeld) this.#hint.textContent = this.#conversation.muted ? strings.keys.muted : strings.keys.open;
+  }
+
+  /** @param {KeyboardEvent} event */
+  #onDown(event) {
+    if (!this.#conversation.call.isActive) return;
+    const { target } = event;
+    const does = meaning(event, { matches: (selector) => target instanceof Element && target.closest(selector) !== null });
+    if (does === 'hold') event.preventDefault(); // the page would scroll
+    if (event.repeat) return;
+    if (does === 'toggle') this.#held.toggle();
+    if (does === 'hold') this.#held.hold();
+  }
+}

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { HeldMute, meaning } from '../../static/page/keys.js';
+
+function scene(muted = false) {
+  const said = [];
+  const held = new HeldMute({
+    isMuted: () => muted,
+    mute: (now) => said.push((muted = now)),
+  });
+  return { held, said };
+}
+
+test('held while open, the key mutes; held while muted, it opens', () => {
+  for (const muted of [false, true]) {
+    const { held, said } = scene(muted);
+    held.hold();
+    held.hold(); // it repeats
+    held.release();
+    held.release();
+    assert.deepEqual(said, [!muted, muted]);
+  }
+});
+
+test('the other key toggles, but not while this one is held', () => {
+  const { held, said } = scene();
+  held.toggle();
+  held.hold();
+  held.toggle();
+  held.release();
+  assert.deepEqual(said, [true, false, true]);
+});
+
+test('a call that ends meanwhile has nothing to go back to', () => {
+  const { held, said } = scene();
+  held.hold();
+  held.forget();
+  held.release();
+  assert.deepEqual(said, [true]);
+});
+
+/** Pressed inside of an element of these kinds. */
+const inside = (...kinds) => ({ matches: (selector) => selector.split(', ').some((part) => kinds.includes(part)) });
+
+test('keys mean something else where one types, and Space where one presses', () => {
+  const [m, space] = [{ key: 'm' }, { key: ' ' }];
+  assert.deepEqual([meaning(m, inside()), meaning(space, inside())], ['toggle', 'hold']);
+  assert.equal(meaning({ key: 'M' }, inside('button')), 'toggle');
+  for (const kind of ['input', 'textarea', 'select', '[contenteditable]']) {
+    assert.deepEqual([meaning(m, inside(kind)), meaning(space, inside(kind))], [null, null]);
+  }
+  for (const kind of ['button', 'summary', 'a[href]', 'dialog']) assert.equal(meaning(space, inside(kind)), null);
+});
+
+test('with another key held down they belong to the browser', () => {
+  for (const held of ['ctrlKey', 'metaKey', 'altKey']) {
+    assert.equal(meaning({ key: 'm', [held]: true }, inside()), null);
+    assert.equal(meaning({ key: ' ', [held]: true }, inside()), null);
+  }
+  assert.equal(meaning({ key: ' ', shiftKey: true }, inside()), null);
+});
+
+test('on a keyboard without an M it is the key in its place', () => {
+  assert.equal(meaning({ key: 'ь', code: 'KeyM' }, inside()), 'toggle');
+  assert.equal(meaning({ key: ',', code: 'KeyM' }, inside()), null);
+});
