@@ -20,6 +20,7 @@ import { LinkView } from './page/link_view.js';
 import * as messages from './page/messages.js';
 import { Notices } from './page/notices.js';
 import { Redial } from './page/redial.js';
+import { SelfTestView } from './page/selftest_view.js';
 import { ServerView } from './page/server_view.js';
 import { Settings } from './page/settings.js';
 import { Stage } from './page/stage.js';
@@ -93,6 +94,10 @@ const api = new Api({ token });
 const voiceSample = new VoiceSample(
   { button: byId('voice-sample'), label: byId('voice-sample-label'), voice: byId('voice') },
   { api, notices, conversation },
+);
+new SelfTestView(
+  { open: byId('selftest-open'), dialog: byId('selftest'), list: byId('selftest-list'), close: byId('selftest-close') },
+  { api, conversation, openMicrophone: () => devicesView.openMicrophone(), speaker: () => devices.speaker.id },
 );
 new LinkView({ copy: byId('link-copy'), told: byId('link-told'), link: byId('link-text') });
 const server = new ServerView(

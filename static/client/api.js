@@ -107,6 +107,16 @@ export class Api {
   }
 
   /**
+   * Post an offer with a data channel only: a test of the network, no call.
+   *
+   * @param {string} sdp
+   * @returns {Promise<SessionAnswer>}
+   */
+  async testConnectivity(sdp) {
+    return answerOf(await this.#json(await this.#request('POST', '/v1/connectivity', { body: { sdp, type: 'offer' } })));
+  }
+
+  /**
    * A later offer for a call that goes on.
    *
    * @param {string} id

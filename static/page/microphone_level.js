@@ -19,6 +19,11 @@ export class MicrophoneLevel {
     this.#context.resume().catch(() => {});
   }
 
+  /** Whether the browser lets the page listen at all. */
+  get canMeasure() {
+    return this.#context?.state === 'running';
+  }
+
   /** @returns {number} Peak of the last 20 ms or so, 0..1. */
   read() {
     this.#analyser?.getFloatTimeDomainData(this.#samples);

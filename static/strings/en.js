@@ -36,6 +36,8 @@ export default {
     timelineAbout: 'No turns here: the agent hears you while it speaks. Hum along, talk over it, cut in — this picture shows both voices at once.',
     timelineBoth: 'Both at once',
     prefill: 'The agent reads its persona',
+    selfTest: 'Test sound and network',
+    close: 'Close',
     advanced: 'Advanced',
     copyLink: 'Copy a link to this set-up',
     link: 'Link to this set-up',
@@ -140,6 +142,10 @@ export default {
       title: 'Too many calls are starting',
       text: 'Wait a few seconds and try again.',
     },
+    too_many_tests: {
+      title: 'Others are testing too',
+      text: 'Wait ten seconds and try again.',
+    },
     ice_failed: {
       title: 'No connection for the sound',
       text: 'The page loads, but voice cannot get through: a firewall or VPN may block UDP to the server. On another network, start the server with --advertise-ip and an address that you can reach. `rtc-server check` tells more.',
@@ -237,6 +243,24 @@ export default {
     anySeed: 'any',
     outOfRange: (/** @type {number} */ min, /** @type {number} */ max, /** @type {boolean} */ whole) =>
       `${whole ? 'A whole number' : 'A number'} from ${min} to ${max}; until then the engine’s own is used.`,
+  },
+  selfTest: {
+    names: { microphone: 'Microphone', network: 'Network', speaker: 'Speaker' },
+    running: { microphone: 'Say something.', network: 'Looking for a way to the server.', speaker: 'You should hear two notes.' },
+    asking: { microphone: 'Say something.', network: 'Looking for a way to the server.', speaker: 'Did you hear two notes?' },
+    heard: 'Yes',
+    notHeard: 'No',
+    again: 'Play again',
+    results: {
+      heard: 'Works.',
+      silent: 'It is on, but nothing is heard. Speak louder, switch its own mute off, or choose another microphone.',
+      unmeasured: 'It is on. This browser does not let the page see how loud it is.',
+      not_heard: 'Turn the volume up, or choose another speaker in the page or in your system, and play it again.',
+    },
+    found: (/** @type {boolean} */ isRelayed, /** @type {string} */ protocol, /** @type {number | null} */ roundTripMs) =>
+      `${isRelayed ? 'A call gets through by a relay' : 'A call gets through directly'} (${protocol.toUpperCase()}${
+        roundTripMs === null ? '' : `, ${Math.max(1, Math.round(roundTripMs))} ms there and back`
+      }).`,
   },
   redial: {
     waiting: 'As soon as the server answers again, the page makes a new call by itself.',

@@ -79,6 +79,7 @@ class Firefox:
         await self.wait_until(
             f"""(async () => {{
                 const element = document.querySelector({json.dumps(selector)});
+                element.scrollIntoView({{ block: 'nearest' }});
                 const place = () => JSON.stringify(element.getBoundingClientRect());
                 const before = place();
                 await new Promise((resolve) => setTimeout(resolve, 100));
