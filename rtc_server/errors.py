@@ -19,6 +19,7 @@
     │   ├── NotConnected         a session whose caller is away just now, a phone call that is not answered
     │   ├── OldIceSession        a change of an ICE session that is over
     │   ├── TooManyResumes       a client that takes its conversation over again and again
+    │   ├── NoVoiceSample        a voice that nobody can listen to, or none at all
     │   └── TooLarge             a body over its limit
     ├── CapacityError            nobody's fault; try again later
     │   ├── EngineFull           every slot is in use
@@ -27,7 +28,8 @@
     │   ├── TrunkBusy            the trunk has as many phone calls as it may
     │   ├── NoRtpPort            every port for the audio of phone calls is in use
     │   ├── TransactionsFull     too many SIP requests of ours are under way
-    │   └── TooManySubscribers   too many listen to a phone call already
+    │   ├── TooManySubscribers   too many listen to a phone call already
+    │   └── TooManyTests         too many test their connection at once
     ├── PeerError                the far end or the network
     │   ├── IceFailed            no connectivity check arrived in time
     │   ├── DtlsFailed           the handshake failed or took too long
@@ -151,6 +153,11 @@ class TooManyResumes(ClientError):
     retry_after_s = 5
 
 
+class NoVoiceSample(ClientError):
+    code = "no_voice_sample"
+    http_status = 404
+
+
 class TooLarge(ClientError):
     code = "too_large"
     http_status = 413
@@ -190,6 +197,11 @@ class TransactionsFull(CapacityError):
 
 class TooManySubscribers(CapacityError):
     code = "too_many_subscribers"
+
+
+class TooManyTests(CapacityError):
+    code = "too_many_tests"
+    http_status = 429
 
 
 class PeerError(RtcServerError):

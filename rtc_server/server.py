@@ -21,6 +21,7 @@ from rtc_server.http.app import create_app
 from rtc_server.http.auth import Gate
 from rtc_server.http.calls import PhoneCalls
 from rtc_server.http.chat import MAX_LINE_BYTES, Chat
+from rtc_server.http.connectivity import ConnectivityTests
 from rtc_server.http.duplex import Duplex
 from rtc_server.http.iceservers import ice_servers
 from rtc_server.http.info import Info
@@ -28,6 +29,7 @@ from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
 from rtc_server.http.sockets import SocketLimits
 from rtc_server.http.tls import ssl_context
+from rtc_server.http.voicesamples import VoiceSamples
 from rtc_server.http.webui import WebUi, chosen_page
 from rtc_server.launch import chosen_engine, make_engine, web_client
 from rtc_server.log import get_logger
@@ -196,7 +198,9 @@ class Server:
         sessions = Sessions(self.admission, self.registry, self.webrtc, self.ice_servers)
         chat = Chat(self.admission, self._clock)
         duplex = Duplex(self.admission, self._clock, SocketLimits())
-        app = create_app(gate, sessions, info, page, chat, duplex, PhoneCalls(self.sip, self._clock))
+        tests = ConnectivityTests(self.admission, self.registry, self.webrtc, self.settings.session.max_half_open)
+        calls = PhoneCalls(self.sip, self._clock)
+        app = create_app(gate, sessions, info, page, VoiceSamples(self.engine), tests, chat, duplex, calls)
         self._runner = web.AppRunner(
             app,
             access_log=None,

@@ -116,5 +116,12 @@ class EngineClient(Protocol):
     async def release(self, lease: Lease) -> None:
         """Give the slot back. May be called twice; a stale lease is ignored."""
 
+    async def voice_sample(self, voice: str) -> NDArray[np.int16] | None:
+        """How a voice sounds: [frames, 1920], at most six seconds; None where there is no sample. Costs no slot, and
+        may take seconds.
+
+        Raises: UnknownVoice, EngineUnavailable, EngineError.
+        """
+
     def capacity(self) -> Capacity:
         """Non-blocking; may be up to 0.5 s old."""

@@ -30,6 +30,7 @@ from rtc_server.engine.stepper import (
     StepOutput,
     SupportsShutdown,
 )
+from rtc_server.engine.voicesample import voice_sample
 
 SLOTS = 3
 FRAMES = 12
@@ -238,6 +239,20 @@ def _a_prompt_can_be_given_up(rig: _Rig) -> None:
     rig.same(reference, _reference(rig), "a prompt that was given up changes the next conversation")
 
 
+def _voices_can_be_listened_to(rig: _Rig) -> None:
+    """Those that say so, before a call and during one."""
+    spec = rig.stepper.spec
+    _require(set(spec.voice_samples) <= set(spec.voices), f"voice_samples {list(spec.voice_samples)} are no voices")
+    reference = _reference(rig)
+    conversation = rig.open(0)
+    for frame in _speech(1):
+        for voice in spec.voice_samples:
+            voice_sample(rig.stepper, voice)
+        rig.talk(conversation, 0, frame)
+    rig.stepper.close(0)
+    rig.same(reference, conversation, "listening to a voice changes the answer")
+
+
 _LAWS: tuple[Callable[[_Rig], None], ...] = (
     _spec_fits_the_clock,
     _any_audio_gives_audio,
@@ -247,6 +262,7 @@ _LAWS: tuple[Callable[[_Rig], None], ...] = (
     _neighbours_do_not_hear_each_other,
     _a_frozen_slot_stands_still,
     _a_prompt_can_be_given_up,
+    _voices_can_be_listened_to,
 )
 
 

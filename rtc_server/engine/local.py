@@ -57,6 +57,7 @@ class LocalEngine:
         self._started: asyncio.Future[EngineLoop] | None = None
         self._ended = asyncio.Event()
         self._freed = asyncio.Event()
+        self._sampling_voice = asyncio.Lock()
         self._futures: dict[Exchange, asyncio.Future[None]] = {}
         self._watchdog: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
@@ -163,6 +164,11 @@ class LocalEngine:
         """Give the slot back; it is free once the call into the stepper that may be running is over."""
         if self._loop is not None:
             self._loop.release(lease)
+
+    async def voice_sample(self, voice: str) -> NDArray[np.int16] | None:
+        """See `EngineClient.voice_sample`. One at a time, on a thread that neither steps nor answers."""
+        async with self._sampling_voice:
+            return await asyncio.to_thread(self._running_loop().voice_sample, voice)
 
     def capacity(self) -> Capacity:
         if self._loop is None:

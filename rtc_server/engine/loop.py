@@ -37,7 +37,8 @@ from rtc_server.engine.stepper import (
     SupportsShutdown,
 )
 from rtc_server.engine.tick import Exchange, Tick, Turn, broken_slots, check_output
-from rtc_server.errors import EngineDraining, EngineError, EngineUnavailable, UnknownVoice
+from rtc_server.engine.voicesample import voice_sample
+from rtc_server.errors import EngineDraining, EngineError, EngineUnavailable
 from rtc_server.log import get_logger
 from rtc_server.media.pcm import to_float, to_int16
 
@@ -91,8 +92,8 @@ class EngineLoop:
         Raises: UnknownVoice, what the stepper's `check_prompt` raises, EngineDraining, EngineUnavailable after `stop`,
         EngineFull (as SlotsClosing when a slot is about to be free).
         """
-        if prompt.voice is not None and prompt.voice not in self.spec.voices:
-            raise UnknownVoice(f"no voice {prompt.voice[:40]!r}", hint=f"the engine has {', '.join(self.spec.voices)}")
+        if prompt.voice is not None:
+            self.spec.check_voice(prompt.voice)
         if isinstance(self._stepper, SupportsPromptCheck):
             self._stepper.check_prompt(prompt)
         with self._changed:
@@ -161,6 +162,14 @@ class EngineLoop:
         with self._changed:
             self._draining = self._stopping = True
             self._changed.notify()
+
+    def voice_sample(self, voice: str) -> NDArray[np.int16] | None:
+        """See `EngineClient.voice_sample`. Takes as long as the stepper needs, beside its steps: from a thread that may
+        wait, one call at a time.
+
+        Raises: UnknownVoice, EngineError, what the stepper raises.
+        """
+        return voice_sample(self._stepper, voice)
 
     def capacity(self) -> Capacity:
         with self._changed:

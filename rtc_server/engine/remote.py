@@ -21,7 +21,17 @@ from rtc_server import metrics
 from rtc_server.engine.client import Capacity, Lease, SlotOutput, SlotStatus, TickResult
 from rtc_server.engine.local import LOST_AFTER_S
 from rtc_server.engine.process.incarnation import Incarnation
-from rtc_server.engine.process.messages import Drain, Exchange, Launch, Leased, Release, Reserve, Ticked
+from rtc_server.engine.process.messages import (
+    Drain,
+    Exchange,
+    Launch,
+    Leased,
+    Release,
+    Reserve,
+    SampleVoice,
+    Ticked,
+    VoiceSampled,
+)
 from rtc_server.engine.process.wire import WireError, pack_pcm
 from rtc_server.engine.registry import EngineOptions, create, wants_own_process
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameSpec, SessionPrompt
@@ -156,6 +166,15 @@ class RemoteEngine:
         """Give the slot back; it is free once the call into the stepper that may be running is over."""
         if self._incarnation is not None:
             self._incarnation.tell(Release(lease))
+
+    async def voice_sample(self, voice: str) -> NDArray[np.int16] | None:
+        """See `EngineClient.voice_sample`."""
+        incarnation = self._living()
+        self.spec.check_voice(voice)
+        answer, frames = await incarnation.ask(SampleVoice(incarnation.new_id(), voice))
+        if not isinstance(answer, VoiceSampled):
+            raise WireError(f"{answer.kind} is no answer to a request for a voice")
+        return frames if len(frames) else None
 
     def capacity(self) -> Capacity:
         if self._incarnation is None:

@@ -13,6 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from rtc_server.errors import UnknownVoice
+
 SAMPLE_RATE = 24_000
 FRAME_SAMPLES = 1920
 FRAME_RATE = 12.5
@@ -26,6 +28,9 @@ MAX_TOP_K = 100_000
 MAX_SEED = 2**63 - 1
 """What callers may ask for of these is 0 to the maximum, whichever way they come."""
 
+MAX_VOICE_SAMPLE_FRAMES = 75
+"""Six seconds: enough to know a voice by."""
+
 FloatFrames = NDArray[np.float32]
 """Mono samples in [-1, 1] at 24 kHz; shape [slots, 1920] where nothing else is said."""
 
@@ -37,6 +42,25 @@ class Capabilities:
     input: tuple[str, ...] = ("audio",)
     output: tuple[str, ...] = ("audio", "text")
     proactive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A number that a caller may choose, and the range in which it makes a difference."""
+
+    default: int | float
+    min: int | float
+    max: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """What the fields of `Sampling` mean to an engine."""
+
+    audio_temperature: Setting
+    audio_top_k: Setting
+    text_temperature: Setting
+    text_top_k: Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +81,10 @@ class FrameSpec:
     persona_note: str = ""
     """What a persona does here, and what it does not; shown beside the box that takes it."""
     max_persona_chars: int = 4000
+    sampling: SamplingSettings | None = None
+    """None: the engine does not sample, and takes no notice of a prompt's `Sampling`."""
+    voice_samples: tuple[str, ...] = ()
+    """Those of `voices` that can be listened to before a call, see `SupportsVoiceSamples`."""
     sample_rate: int = SAMPLE_RATE
     frame_samples: int = FRAME_SAMPLES
     frame_rate: float = FRAME_RATE
@@ -67,6 +95,11 @@ class FrameSpec:
             return name
         stem = functools.reduce(str.removesuffix, VOICE_SUFFIXES, name)
         return stem if stem in self.voices else None
+
+    def check_voice(self, name: str) -> None:
+        """Raises: UnknownVoice, for what is not one of `voices`."""
+        if name not in self.voices:
+            raise UnknownVoice(f"no voice {name[:40]!r}", hint=f"the engine has {', '.join(self.voices)}")
 
     def voice_wanted(self, name: str | None) -> str | None:
         """The name, where there is something to choose. Clients of other servers always send one: it means nothing to
@@ -175,3 +208,15 @@ class SupportsProgress(Protocol):
 
     def progress(self, slot: int) -> tuple[int, int]:
         """(done, total) of a slot in prefill, in whatever unit; a total of 0: not known yet."""
+
+
+@runtime_checkable
+class SupportsVoiceSamples(Protocol):
+    """What a stepper offers whose voices can be listened to before a call."""
+
+    def voice_sample(self, voice: str) -> NDArray[np.float32]:
+        """How one of `FrameSpec.voice_samples` sounds: [n], mono, 24 kHz. What exceeds six seconds is cut off.
+
+        Called from a thread of its own, one call at a time, also while another method runs: it must not change what
+        they see, nor work so hard that a step is late.
+        """

@@ -9,8 +9,10 @@ from aiohttp import web
 
 from rtc_server import __version__
 from rtc_server.engine.client import EngineClient
+from rtc_server.engine.stepper import MAX_SEED
 from rtc_server.events import MAX_MESSAGE_BYTES, PROTOCOL
 from rtc_server.http.sessions import MAX_BODY_BYTES
+from rtc_server.http.voicesamples import sample_path
 from rtc_server.session.admission import Admission
 from rtc_server.transports.webrtc.connectivity import Connectivity
 from rtc_server.transports.webrtc.offer import MAX_SDP_BYTES
@@ -58,6 +60,8 @@ class Info:
                     "device": spec.device,
                     "voices": list(spec.voices),
                     "default_voice": self._default_voice,
+                    "voice_samples": {name: sample_path(name) for name in spec.voice_samples},
+                    "sampling": None if spec.sampling is None else dataclasses.asdict(spec.sampling),
                     "persona_note": spec.persona_note,
                     "default_persona": self._admission.defaults.persona or spec.default_persona,
                     "max_persona_chars": spec.max_persona_chars,
@@ -71,6 +75,7 @@ class Info:
                     "sdp_bytes": MAX_SDP_BYTES,
                     "event_bytes": MAX_MESSAGE_BYTES,
                     "persona_chars": spec.max_persona_chars,
+                    "max_seed": MAX_SEED,
                     "resume_s": self._admission.rules.resume_s,
                 },
                 "connectivity": {"ok": reach.ok, "message": reach.message, "addresses": list(reach.addresses)},
@@ -83,8 +88,16 @@ class Info:
         )
 
     async def voices(self, _request: web.Request) -> web.Response:
-        default, names = self._default_voice, self._engine.spec.voices
-        return web.json_response({"voices": [{"name": name, "default": name == default} for name in names]})
+        spec, default = self._engine.spec, self._default_voice
+        voices = [
+            {
+                "name": name,
+                "default": name == default,
+                "sample": sample_path(name) if name in spec.voice_samples else None,
+            }
+            for name in spec.voices
+        ]
+        return web.json_response({"voices": voices})
 
     async def health(self, _request: web.Request) -> web.Response:
         """The event loop answers: that is all that liveness means."""

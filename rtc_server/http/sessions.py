@@ -12,7 +12,7 @@ import asyncio
 import json
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
@@ -57,10 +57,17 @@ TopK = Annotated[int, Field(ge=0, le=MAX_TOP_K)]
 
 
 class SamplingBody(_Body):
+    """A name that is not known would change nothing, unnoticed: it is refused, unlike other fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
     audio_temperature: Temperature | None = None
     audio_top_k: TopK | None = None
     text_temperature: Temperature | None = None
     text_top_k: TopK | None = None
+
+
+SAMPLING_FIELDS = ", ".join(SamplingBody.model_fields)
 
 
 class OfferBody(_Body):
@@ -251,14 +258,24 @@ async def read_offer(request: web.Request) -> OfferBody:
             raise BadRequest(f"{RESUME_TOKEN} is no token", hint="send the resume_token of the session as it came")
         offer = OfferBody(sdp=await read_text(request), resume=token or None)
     else:
-        try:
-            offer = OfferBody.model_validate(await read_json(request))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise BadRequest(f"{where}: {first['msg']}", hint="POST {sdp, type: 'offer', persona?, voice?}") from None
+        offer = validated(OfferBody, await read_json(request), "POST {sdp, type: 'offer', persona?, voice?}")
     check_size(offer.sdp)
     return offer
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validated(model: type[_Model], body: dict[str, Any], hint: str) -> _Model:
+    """Raises: BadRequest, which names the field that is wrong."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])[:80]
+        if first["type"] == "extra_forbidden":
+            raise BadRequest(f"{where} is unknown", hint=f"sampling takes {SAMPLING_FIELDS}") from None
+        raise BadRequest(f"{where}: {first['msg']}", hint=hint) from None
 
 
 def check_size(sdp: str) -> None:

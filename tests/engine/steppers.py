@@ -14,8 +14,16 @@ from numpy.typing import NDArray
 
 from rtc_server.engine.echo import EchoStepper
 from rtc_server.engine.registry import EngineOptions
-from rtc_server.engine.stepper import FloatFrames, FrameSpec, Heard, SessionPrompt, StepOutput
-from rtc_server.errors import BadRequest, ConfigError
+from rtc_server.engine.stepper import (
+    FloatFrames,
+    FrameSpec,
+    Heard,
+    SamplingSettings,
+    SessionPrompt,
+    Setting,
+    StepOutput,
+)
+from rtc_server.errors import BadRequest, ConfigError, EngineError
 
 OBEDIENT = "tests.engine.steppers:Obedient"
 LOADING = "tests.engine.steppers:Loading"
@@ -37,8 +45,14 @@ class Command(enum.IntEnum):
     """Answer with how often the slot was stepped."""
 
 
+SAMPLING = SamplingSettings(Setting(0.8, 0, 10.0), Setting(250, 1, 250), Setting(0.7, 0, 10.0), Setting(25, 1, 250))
+
+
 class Obedient(EchoStepper):
-    """An echo that obeys commands, and prompts: the persona ``slow`` prefills in four calls, ``refuse`` is refused."""
+    """An echo that obeys commands, and prompts: the persona ``slow`` prefills in four calls, ``refuse`` is refused.
+
+    The sample of the voice ``other`` counts up and takes 0.3 s, that of ``hoarse`` is refused.
+    """
 
     def __init__(self, slots: int, options: EngineOptions) -> None:
         super().__init__(slots, options)
@@ -46,7 +60,9 @@ class Obedient(EchoStepper):
             name="obedient",
             summary="For tests.",
             device=f"terminal={sys.stderr.isatty()}",
-            voices=("default", "other"),
+            voices=("default", "other", "hoarse"),
+            sampling=SAMPLING,
+            voice_samples=("other", "hoarse"),
         )
         self._steps_left = [0] * slots
         self._stepped = np.zeros(slots, np.int64)
@@ -61,6 +77,12 @@ class Obedient(EchoStepper):
     def prefill(self, slot: int, budget_s: float) -> bool:
         self._steps_left[slot] -= 1
         return not self._steps_left[slot]
+
+    def voice_sample(self, voice: str) -> NDArray[np.float32]:
+        if voice == "hoarse":
+            raise EngineError("the voice has gone")
+        time.sleep(0.3)
+        return np.arange(5000, dtype=np.float32) / 32768
 
     def progress(self, slot: int) -> tuple[int, int]:
         return 4 - self._steps_left[slot], 4

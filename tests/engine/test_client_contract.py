@@ -17,8 +17,8 @@ from rtc_server.engine.local import LocalEngine
 from rtc_server.engine.registry import EngineOptions, create
 from rtc_server.engine.remote import RemoteEngine
 from rtc_server.engine.stepper import FRAME_SAMPLES, SessionPrompt
-from rtc_server.errors import BadRequest, EngineDraining, EngineFull, UnknownVoice
-from tests.engine.steppers import OBEDIENT, Command
+from rtc_server.errors import BadRequest, EngineDraining, EngineError, EngineFull, UnknownVoice
+from tests.engine.steppers import OBEDIENT, SAMPLING, Command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,7 +79,13 @@ def _frame(value: int) -> NDArray[np.int16]:
 
 
 async def test_the_spec_is_that_of_the_stepper(engine: Caller) -> None:
-    assert (engine.client.spec.name, engine.client.spec.voices) == ("obedient", ("default", "other"))
+    spec = engine.client.spec
+    assert (spec.name, spec.voices, spec.voice_samples) == (
+        "obedient",
+        ("default", "other", "hoarse"),
+        ("other", "hoarse"),
+    )
+    assert spec.sampling == SAMPLING
 
 
 async def test_every_sample_comes_back_as_it_went(engine: Caller) -> None:
@@ -171,8 +177,34 @@ async def test_a_full_engine_refuses(engine: Caller) -> None:
 async def test_an_unknown_voice_is_refused_with_those_that_there_are(engine: Caller) -> None:
     with pytest.raises(UnknownVoice) as refused:
         await engine.reserve(SessionPrompt(voice="nobody"))
-    assert "default, other" in refused.value.hint
+    assert "default, other, hoarse" in refused.value.hint
     assert engine.client.capacity().in_use == 0
+
+
+async def test_a_voice_can_be_listened_to_while_a_call_goes_on_undisturbed(engine: Caller) -> None:
+    lease = await engine.go_live()
+    listening = asyncio.create_task(engine.client.voice_sample("other"))
+    shed = 0
+    while not listening.done():
+        result = await engine.client.exchange([lease], [Live.YES], 0, _frame(1))
+        shed += result.shed
+    sample = await listening
+    assert shed == 0
+    assert sample is not None and sample.shape == (3, FRAME_SAMPLES) and sample.dtype == np.int16
+    np.testing.assert_array_equal(sample.reshape(-1)[:5000], np.arange(5000))
+    assert engine.client.capacity().in_use == 1
+
+
+async def test_a_voice_without_a_sample_has_none_and_one_that_is_not_there_is_told(engine: Caller) -> None:
+    assert await engine.client.voice_sample("default") is None
+    for name in ("nobody", "../other", "\ud800"):
+        with pytest.raises(UnknownVoice):
+            await engine.client.voice_sample(name)
+
+
+async def test_a_sample_that_cannot_be_had_says_why(engine: Caller) -> None:
+    with pytest.raises(EngineError, match="the voice has gone"):
+        await engine.client.voice_sample("hoarse")
 
 
 async def test_what_the_stepper_says_of_a_prompt_reaches_the_caller(engine: Caller) -> None:

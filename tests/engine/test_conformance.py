@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ class Lawful(EchoStepper):
 
     def __init__(self, slots: int) -> None:
         super().__init__(slots, EngineOptions(slots=slots))
+        self.spec = dataclasses.replace(self.spec, voice_samples=("default",))
         self.last = np.zeros((slots, FRAME_SAMPLES), np.float32)
         self.broken: set[int] = set()
 
@@ -30,6 +33,14 @@ class Lawful(EchoStepper):
 
     def close(self, slot: int) -> None:
         self.broken.discard(slot)
+
+    def voice_sample(self, voice: str) -> NDArray[np.float32]:
+        return np.full(100, 0.1, np.float32)
+
+
+class Soundless(Lawful):
+    def voice_sample(self, voice: str) -> NDArray[np.float32]:
+        return np.zeros(0, np.float32)
 
 
 class Forgetful(Lawful):
@@ -148,6 +159,7 @@ def test_a_lawful_stepper_passes_and_the_laws_are_named() -> None:
         (DependsOnItsNumber, "depends on the slot's number"),
         (NeverReady, "prefill is not over"),
         (Raises, "raised RuntimeError: cannot close"),
+        (Soundless, "the sample of voice 'default' is no sound"),
         (Nameless, "slots is 4 after it was built for 3"),
     ],
 )

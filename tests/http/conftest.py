@@ -17,6 +17,7 @@ from rtc_server.http.chat import Chat
 from rtc_server.http.info import Info
 from rtc_server.http.page import Page
 from rtc_server.http.sessions import Sessions
+from rtc_server.http.voicesamples import VoiceSamples
 from rtc_server.session.attachment import Attachment
 from rtc_server.transports.webrtc.connectivity import Connectivity
 from rtc_server.transports.webrtc.turn import IceServers
@@ -99,7 +100,7 @@ async def make_site() -> AsyncIterator[MakeSite]:
         info = Info(house.engine, house.admission, lambda: reach, gate.needs_key, servers)
         sessions = Sessions(house.admission, house.registry, webrtc, servers)  # type: ignore[arg-type]
         chat = Chat(house.admission, house.clock)
-        app = create_app(gate, sessions, info, Page(), chat)
+        app = create_app(gate, sessions, info, Page(), VoiceSamples(house.engine), chat)
         client: TestClient[Any, Any] = TestClient(TestSite(app))
         await client.start_server()
         clients.append(client)

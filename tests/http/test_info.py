@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tests.engine.steppers import SAMPLING
 from tests.http.conftest import Site
 
 
@@ -11,12 +14,30 @@ async def test_config_tells_engine_slots_and_limits(site: Site) -> None:
     assert config["slots"] == {"total": 2, "free": 1}
     assert config["limits"]["sdp_bytes"] == 32 * 1024
     assert config["connectivity"] == {"ok": True, "message": "", "addresses": ["192.0.2.1"]}
+    assert config["limits"]["max_seed"] == 2**63 - 1
+    assert config["engine"]["sampling"] is None and config["engine"]["voice_samples"] == {}
     assert config["auth"] is False
+
+
+async def test_config_tells_what_of_the_sampling_can_be_chosen(site: Site) -> None:
+    site.house.engine.spec = replace(site.house.engine.spec, sampling=SAMPLING)
+    config = await (await site.client.get("/v1/config")).json()
+    assert config["engine"]["sampling"] == {
+        "audio_temperature": {"default": 0.8, "min": 0, "max": 10},
+        "audio_top_k": {"default": 250, "min": 1, "max": 250},
+        "text_temperature": {"default": 0.7, "min": 0, "max": 10},
+        "text_top_k": {"default": 25, "min": 1, "max": 250},
+    }
 
 
 async def test_voices_mark_the_default(site: Site) -> None:
     voices = await (await site.client.get("/v1/voices")).json()
-    assert voices == {"voices": [{"name": "alto", "default": True}, {"name": "bass", "default": False}]}
+    assert voices == {
+        "voices": [
+            {"name": "alto", "default": True, "sample": None},
+            {"name": "bass", "default": False, "sample": None},
+        ]
+    }
 
 
 async def test_health_is_always_ok_and_readiness_follows_the_engine(site: Site) -> None:

@@ -68,6 +68,8 @@ async def test_full_server_says_503_with_a_time_before_reading_the_offer(site: S
         (b'{"sdp": "v=0", "seed": -1}', 400, "seed"),
         (b'{"sdp": "v=0", "seed": "one"}', 400, "seed"),
         (b'{"sdp": "v=0", "sampling": {"audio_temperature": 1e9}}', 400, "audio_temperature"),
+        (b'{"sdp": "v=0", "sampling": {"temperature": 1}}', 400, "sampling.temperature is unknown"),
+        (b'{"sdp": "v=0", "sampling": {"' + b"x" * 5000 + b'": 1}}', 400, "xxx is unknown"),
         (b'{"sdp": "v=0", "voice": "nobody"}', 422, "nobody"),
         (json.dumps({"sdp": "v=0", "persona": "x" * 5000}).encode(), 400, "persona"),
         (b'{"sdp": "bad"}', 400, "audio"),

@@ -139,9 +139,12 @@ class FakeEngine:
     draining: bool = False
     ready: bool = True
     step_s: float = 0.001
+    samples: dict[str, NDArray[np.int16]] = field(default_factory=dict)
+    """By voice."""
 
     def __post_init__(self) -> None:
         self.edge = 0
+        self.sampled: list[str] = []
         self.prompts: list[SessionPrompt] = []
         self.leases: list[Lease] = []
         self.exchanges: list[tuple[list[Lease], list[int], NDArray[np.int16]]] = []
@@ -176,6 +179,10 @@ class FakeEngine:
     async def release(self, lease: Lease) -> None:
         if lease in self.leases:
             self.leases.remove(lease)
+
+    async def voice_sample(self, voice: str) -> NDArray[np.int16] | None:
+        self.sampled.append(voice)
+        return self.samples.get(voice)
 
     def capacity(self) -> Capacity:
         return Capacity(self.slots, len(self.leases), self.draining, self.ready)

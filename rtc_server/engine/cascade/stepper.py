@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rtc_server.engine.cascade import dialogue
 from rtc_server.engine.cascade.conversation import Conversation
 from rtc_server.engine.cascade.models import Models, load_models
-from rtc_server.engine.cascade.worker import Job, Speak, Worker
+from rtc_server.engine.cascade.worker import Job, Speak, Voiced, Worker
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import FRAME_SAMPLES, FloatFrames, FrameSpec, Heard, SessionPrompt, StepOutput
 from rtc_server.log import get_logger
@@ -27,6 +27,7 @@ SUMMARY_WITHOUT_WORDS = (
     "Demo engine (no GPU): a small local speech pipeline, not PersonaPlex. "
     "Its speech recogniser is missing, so it talks and can be interrupted, but it understands no words."
 )
+VOICE = "default"
 _PREFILL_WAIT_S = 0.02
 """At most so long does `prefill` sit on the engine thread; it is asked again in the next tick's spare time."""
 
@@ -54,10 +55,13 @@ class CascadeStepper:
         models = models or load_models(options.asr_model if options else None)
         self.slots = slots
         self._understands = models.recogniser is not None
+        self._sample = np.zeros(0, np.float32)
         self.spec = FrameSpec(
             name="cascade",
+            voices=(VOICE,),
             summary=SUMMARY if self._understands else SUMMARY_WITHOUT_WORDS,
             persona_note="The demo engine takes a name from it (“Your name is Ada.”), and nothing else.",
+            voice_samples=(VOICE,),
         )
         self._clock = clock
         self._ears = [models.make_ear() for _ in range(slots)]
@@ -113,6 +117,10 @@ class CascadeStepper:
         self._conversations[slot] = None
         self._worker.forget(slot)
 
+    def voice_sample(self, voice: str) -> NDArray[np.float32]:
+        """See `SupportsVoiceSamples`: what a caller hears first."""
+        return self._sample
+
     def shutdown(self) -> None:
         """The last call: ends the worker thread."""
         self._worker.stop()
@@ -129,9 +137,10 @@ class CascadeStepper:
                 conversation.deliver(result)
 
     def _voice_default_greeting(self) -> None:
-        """Into the voice's cache, so that the first caller is greeted at once."""
+        """Into the voice's cache, so that the first caller is greeted at once. Its first sentence is the sample."""
         for sentence in dialogue.greeting(dialogue.first_memory(None, None), understands=self._understands):
             if self.slots:
                 self._worker.submit(0, self._generations[0], Speak(0, sentence))
                 self._worker.drain()
-        self._worker.forget(0)
+        spoken = [result.pcm for _, _, result in self._worker.take_results() if isinstance(result, Voiced)]
+        self._sample = next((pcm for pcm in spoken if len(pcm)), self._sample)

@@ -13,10 +13,17 @@ import torch
 from torch import Generator, Tensor
 
 from rtc_server.engine.personaplex.config import MAX_TOP_K
-from rtc_server.engine.stepper import Sampling
+from rtc_server.engine.stepper import MAX_TEMPERATURE, Sampling, SamplingSettings, Setting
 
 TEXT_TEMPERATURE, TEXT_TOP_K = 0.7, 25
 AUDIO_TEMPERATURE, AUDIO_TOP_K = 0.8, 250
+SAMPLING = SamplingSettings(
+    audio_temperature=Setting(AUDIO_TEMPERATURE, 0, MAX_TEMPERATURE),
+    audio_top_k=Setting(AUDIO_TOP_K, 1, MAX_TOP_K),
+    text_temperature=Setting(TEXT_TEMPERATURE, 0, MAX_TEMPERATURE),
+    text_top_k=Setting(TEXT_TOP_K, 1, MAX_TOP_K),
+)
+"""What callers may choose. A top-k of 0 is the largest."""
 GREEDY = Sampling(audio_temperature=0.0, text_temperature=0.0)
 
 

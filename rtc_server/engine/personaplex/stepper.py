@@ -16,8 +16,10 @@ from rtc_server.engine.personaplex.load import Model, load_model, memory_explain
 from rtc_server.engine.personaplex.opening import Opening, PrefillContext, Voice
 from rtc_server.engine.personaplex.prompt import FIXED_CALLS, most_persona_tokens
 from rtc_server.engine.personaplex.rows import Move, RowTable
+from rtc_server.engine.personaplex.sampling import SAMPLING
 from rtc_server.engine.personaplex.text import TextAssembler
 from rtc_server.engine.personaplex.tick import Extent, GraphRunner, PlainRunner, Runner, Tick, batches
+from rtc_server.engine.personaplex.voicefiles import VoiceAudio
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.stepper import (
     FRAME_SAMPLES,
@@ -27,7 +29,7 @@ from rtc_server.engine.stepper import (
     SessionPrompt,
     StepOutput,
 )
-from rtc_server.errors import EngineError
+from rtc_server.errors import EngineError, NoVoiceSample
 
 DEFAULT_PERSONA = "You enjoy having a good conversation."
 NO_VOICE = "default"
@@ -152,6 +154,13 @@ class PersonaPlexStepper:
             self._lm.reset(row, scrub=talk.broken)
             self._mimi.reset(row)
 
+    def voice_sample(self, voice: str) -> NDArray[np.float32]:
+        """See `SupportsVoiceSamples`: the recording that a voice is made from. Reads a small file, and no more."""
+        recording = self._model.shelf.load(voice)
+        if not isinstance(recording, VoiceAudio):
+            raise NoVoiceSample(f"voice {voice} is no recording")
+        return recording.pcm
+
     # ---- the tick ----------------------------------------------------------------------------------------------------
 
     def _run(self, slots: list[int], pcm: FloatFrames) -> None:
@@ -254,6 +263,8 @@ def _spec(model: Model) -> FrameSpec:
         ),
         device=device_name(model.device),
         voices=model.shelf.names or (NO_VOICE,),
+        voice_samples=model.shelf.recorded if personaplex else (),
+        sampling=SAMPLING,
         capabilities=Capabilities(input=("audio",), output=("audio", "text"), proactive=True),
         hears_interruptions=True,
         default_persona=DEFAULT_PERSONA if personaplex else "",

@@ -82,12 +82,15 @@ class VoiceShelf:
         self._config, self._cache, self._most_calls = config, cache, most_calls
         self._ready: dict[str, Path | StoredVoice | VoiceAudio] = {}
         self._digests: dict[str, bytes] = {}
+        self._recorded: set[str] = set()
         listed = [voice for folder in folders for file in _files(folder) if (voice := self._shelve(file)) is not None]
         self.listed = tuple(sorted(listed, key=lambda voice: (voice.name != DEFAULT_VOICE, voice.name)))
         """Everything that was found, the default voice first. What cannot be used says why."""
         self._usable = {voice.name: voice for voice in self.listed if not voice.problem}
         self.names: tuple[str, ...] = tuple(self._usable)
         """Of the voices that can be used, the default first."""
+        self.recorded: tuple[str, ...] = tuple(name for name in self.names if name in self._recorded)
+        """Of those, the ones that are somebody speaking, and can be listened to."""
 
     def frames(self, name: str) -> int:
         """Calls of 80 ms that a voice takes up in an opening. Raises: UnknownVoice."""
@@ -137,6 +140,8 @@ class VoiceShelf:
         except VoiceUnusable as error:
             return ShelvedVoice(name or file.name, file, kind, problem=str(error))
         self._ready[name], self._digests[name] = ready, voice.digest
+        if isinstance(voice, VoiceAudio):
+            self._recorded.add(name)
         return ShelvedVoice(name, file, kind, voice.seconds, voice.calls)
 
     def _prepared(self, file: Path, name: str) -> tuple[StoredVoice | VoiceAudio, Path | StoredVoice | VoiceAudio]:

@@ -29,10 +29,12 @@ from rtc_server.engine.process.messages import (
     Refused,
     Release,
     Reserve,
+    SampleVoice,
     Started,
     Stop,
     Ticked,
     ToEngine,
+    VoiceSampled,
 )
 from rtc_server.engine.process.telemetry import ForwardedMetrics
 from rtc_server.engine.process.wire import WireError, unpack_pcm
@@ -54,7 +56,7 @@ HURRY_S = 1.0
 """For one that has nothing to close yet, or does not listen anyway."""
 STARTING_AGAIN = "the engine is starting again"
 
-Answer = tuple[Leased | Ticked, NDArray[np.int16]]
+Answer = tuple[Leased | Ticked | VoiceSampled, NDArray[np.int16]]
 
 
 class Incarnation:
@@ -149,8 +151,8 @@ class Incarnation:
     def new_id(self) -> int:
         return next(self._ids)
 
-    async def ask(self, request: Reserve | Exchange, payload: bytes = b"") -> Answer:
-        """The answer, and the sound of its live rows. May be cancelled at any time.
+    async def ask(self, request: Reserve | Exchange | SampleVoice, payload: bytes = b"") -> Answer:
+        """The answer, and the sound that comes with it. May be cancelled at any time.
 
         Raises: what the engine raised; WireError for a request that cannot be sent; EngineUnavailable if the process is
         gone or goes, was silent for too long, or reads so slowly that the request was dropped.
@@ -201,16 +203,16 @@ class Incarnation:
         except ValueError as error:
             raise WireError(f"metrics that are not ours: {error}") from None
 
-    def _answered(self, answer: Leased | Ticked | Refused, payload: bytes) -> None:
+    def _answered(self, answer: Leased | Ticked | VoiceSampled | Refused, payload: bytes) -> None:
         future = self._waiting.get(answer.id)
         if future is None or future.done():
             self._give_back(answer)
         elif isinstance(answer, Refused):
             future.set_exception(answer.error.to_error())
         else:
-            future.set_result((answer, unpack_pcm(payload, answer.live_rows if isinstance(answer, Ticked) else 0)))
+            future.set_result((answer, unpack_pcm(payload, 0 if isinstance(answer, Leased) else answer.rows)))
 
-    def _give_back(self, answer: Leased | Ticked | Refused) -> None:
+    def _give_back(self, answer: Leased | Ticked | VoiceSampled | Refused) -> None:
         """Whoever asked has gone."""
         if isinstance(answer, Leased):
             self.tell(Release(answer.lease))

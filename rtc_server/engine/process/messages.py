@@ -9,6 +9,8 @@
                                     <--  Leased, or Refused
     Exchange  all leases of a tick  -->  with the sound of all rows
                                     <--  Ticked with the sound of the live rows, or Refused
+    SampleVoice  how one sounds     -->
+                                    <--  VoiceSampled with its frames, none if there is no sample, or Refused
     Release, Drain, Stop            -->  nobody answers
                                     <--  Heartbeat, four times a second
 
@@ -118,6 +120,13 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleVoice:
+    id: int
+    voice: str
+    kind: Literal["sample_voice"] = "sample_voice"
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     lease: Lease
     kind: Literal["release"] = "release"
@@ -173,8 +182,18 @@ class Ticked:
     kind: Literal["ticked"] = "ticked"
 
     @property
-    def live_rows(self) -> int:
+    def rows(self) -> int:
         return sum(output.status is SlotStatus.LIVE for output in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceSampled:
+    """The payload has so many rows."""
+
+    id: int
+    rows: int
+    capacity: Capacity
+    kind: Literal["voice_sampled"] = "voice_sampled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +215,8 @@ class Heartbeat:
 
 # ---- as frames -------------------------------------------------------------------------------------------------------
 
-ToEngine = Launch | Reserve | Exchange | Release | Drain | Stop
-FromEngine = Started | Failed | Leased | Ticked | Refused | Heartbeat
+ToEngine = Launch | Reserve | Exchange | SampleVoice | Release | Drain | Stop
+FromEngine = Started | Failed | Leased | Ticked | VoiceSampled | Refused | Heartbeat
 
 TO_ENGINE: TypeAdapter[ToEngine] = TypeAdapter(Annotated[ToEngine, Field(discriminator="kind")])
 FROM_ENGINE: TypeAdapter[FromEngine] = TypeAdapter(Annotated[FromEngine, Field(discriminator="kind")])

@@ -40,10 +40,12 @@ from rtc_server.engine.process.messages import (
     Refused,
     Release,
     Reserve,
+    SampleVoice,
     Started,
     Stop,
     Ticked,
     ToEngine,
+    VoiceSampled,
 )
 from rtc_server.engine.process.telemetry import snapshot
 from rtc_server.engine.process.wire import WireError, pack_pcm, unpack_pcm
@@ -146,6 +148,8 @@ class Worker:
                 if len(message.live) != len(message.leases):
                     raise WireError(f"{len(message.live)} live flags for {len(message.leases)} leases")
                 self._do(self._answer(message.id, self._exchange(engine, message, pcm)))
+            case SampleVoice():
+                self._do(self._answer(message.id, self._sample_voice(engine, message)))
             case Release():
                 self._do(engine.release(message.lease))
             case Drain():
@@ -195,6 +199,11 @@ class Worker:
         outputs = tuple(OutputReport.of(output) for output in result.outputs)
         answer = Ticked(request.id, result.tick, next_tick_at_s, result.step_s, result.shed, outputs, engine.capacity())
         self._link.send(answer, pack_pcm(sound))
+
+    async def _sample_voice(self, engine: LocalEngine, request: SampleVoice) -> None:
+        frames = await engine.voice_sample(request.voice)
+        rows = () if frames is None else tuple(frames)
+        self._link.send(VoiceSampled(request.id, len(rows), engine.capacity()), pack_pcm(rows))
 
     async def _answer(self, request_id: int, work: Coroutine[None, None, None]) -> None:
         """Let `work` answer a request, or tell what it raised."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rtc_server.events import MAX_MESSAGE_BYTES
 from rtc_server.media.audioformat import AudioFormat
 from rtc_server.transports.webrtc.offer import Offer, Section
-from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated
+from rtc_server.transports.webrtc.sdp import AgreedPath, LocalDescription, Negotiated
 
 PTIME_MS = 20
 SCTP_PORT = 5000
@@ -22,8 +22,11 @@ _OPUS_FMTP = (
 )
 
 
-def write_answer(offer: Offer, agreed: Negotiated, local: LocalDescription) -> str:
-    """The answer to `offer` that says what was `agreed` on (all but its `answer_sdp`); lines end with CRLF."""
+def write_answer(offer: Offer, agreed: AgreedPath, local: LocalDescription) -> str:
+    """The answer to `offer` that says what was `agreed` on (all but its `answer_sdp`); lines end with CRLF.
+
+    Audio is accepted only in what is `Negotiated`.
+    """
     accepted = [section for section, state in zip(offer.sections, agreed.sections, strict=True) if state.accepted]
     lines = ["v=0", f"o=- {local.session_id} {agreed.version} IN IP4 0.0.0.0", "s=-", "t=0 0"]
     if not agreed.remote_lite:
@@ -36,10 +39,11 @@ def write_answer(offer: Offer, agreed: Negotiated, local: LocalDescription) -> s
             lines += [f"m={section.kind} 0 {section.profile} {' '.join(section.formats)}", "c=IN IP4 0.0.0.0"]
             lines += [*_mid_line(section), "a=inactive"]
             continue
-        formats = _payload_types(agreed.audio) if section.kind == "audio" else "webrtc-datachannel"
+        call = agreed if isinstance(agreed, Negotiated) and section.kind == "audio" else None
+        formats = "webrtc-datachannel" if call is None else _payload_types(call.audio)
         lines += [f"m={section.kind} {local.port} {section.profile} {formats}"]
         lines += [*_transport_lines(agreed, local), *_mid_line(section)]
-        lines += _audio_lines(agreed, local) if section.kind == "audio" else _data_channel_lines()
+        lines += _data_channel_lines() if call is None else _audio_lines(call, local)
     return "\r\n".join(lines) + "\r\n"
 
 
@@ -54,7 +58,7 @@ def _mid_line(section: Section) -> list[str]:
     return [] if section.mid is None else [f"a=mid:{section.mid}"]
 
 
-def _transport_lines(agreed: Negotiated, local: LocalDescription) -> list[str]:
+def _transport_lines(agreed: AgreedPath, local: LocalDescription) -> list[str]:
     credentials = local.fresh_credentials if agreed.restarts_ice else local.credentials
     best = local.addresses[0] if local.addresses else "0.0.0.0"
     lines = [

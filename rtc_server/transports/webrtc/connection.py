@@ -28,7 +28,7 @@ from rtc_server.transports.webrtc.dtls import DtlsChannel
 from rtc_server.transports.webrtc.ice import Credentials, IceAgent
 from rtc_server.transports.webrtc.ice_controlling import ControllingAgent, RemoteAgent
 from rtc_server.transports.webrtc.offer import Fingerprint
-from rtc_server.transports.webrtc.sdp import Negotiated, SctpParameters
+from rtc_server.transports.webrtc.sdp import AgreedPath, SctpParameters
 from rtc_server.transports.webrtc.udp_mux import UdpMux
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Connection:
         self._dtls.on("statechange", self._on_dtls_state)
         self._sctp: EventSctp | None = None
 
-    def listen(self, agreed: Negotiated) -> None:
+    def listen(self, agreed: AgreedPath) -> None:
         """Answer checks from now on, and send them if the peer will not."""
         self._channel.setup = agreed.setup
         if not agreed.remote_lite:
@@ -84,14 +84,14 @@ class Connection:
         self._mux.add(agent)
         return agent.check(self._remote_agent(agreed))
 
-    def restart_ice(self, credentials: Credentials, agreed: Negotiated) -> None:
+    def restart_ice(self, credentials: Credentials, agreed: AgreedPath) -> None:
         """Look for a new path with these credentials of ours, and stay on the present one until it is found."""
         self._mux.release(self.agent, self.agent.restart(credentials))
         self._mux.add(self.agent)
         if isinstance(self.agent, ControllingAgent):
             self.agent.check(self._remote_agent(agreed))
 
-    def _remote_agent(self, agreed: Negotiated) -> RemoteAgent:
+    def _remote_agent(self, agreed: AgreedPath) -> RemoteAgent:
         paths = [self._mux.path_to((item.host, item.port)) for item in agreed.remote_candidates]
         credentials = Credentials(agreed.remote_ufrag, agreed.remote_pwd)
         return RemoteAgent(credentials, [path for path in paths if path is not None])

@@ -16,6 +16,7 @@ from rtc_server.transports.webrtc.codecchoice import choose_audio, no_codec
 from rtc_server.transports.webrtc.offer import Fingerprint, Offer, Section, parse_offer, whole_number
 from rtc_server.transports.webrtc.remotecandidates import usable_candidates
 from rtc_server.transports.webrtc.sdp import (
+    AgreedPath,
     DtlsRole,
     LocalDescription,
     Negotiated,
@@ -67,6 +68,31 @@ def answer_offer(offer_sdp: str, local: LocalDescription, previous: Negotiated |
     return replace(agreed, answer_sdp=write_answer(offer, agreed, local))
 
 
+def answer_data_offer(offer_sdp: str, local: LocalDescription) -> AgreedPath:
+    """Answer an offer for its data channel alone: whatever else it asks for is turned down.
+
+    Raises: BadOffer, UnsupportedOffer.
+    """
+    offer = parse_offer(offer_sdp)
+    section = next((section for section in offer.sections if _is_data(section) and not section.rejected), None)
+    if section is None:
+        raise UnsupportedOffer("the offer has no data channel", hint="call createDataChannel before createOffer")
+    ufrag, pwd = offer.ice_credentials(section)
+    agreed = AgreedPath(
+        answer_sdp="",
+        version=1,
+        sections=tuple(SectionState(item.kind, item.mid, item is section) for item in offer.sections),
+        remote_ufrag=ufrag,
+        remote_pwd=pwd,
+        remote_fingerprints=_strong_fingerprints(offer, section),
+        sctp=_sctp(section),
+        setup=_dtls_role(offer, section, None),
+        remote_lite=offer.is_ice_lite(section),
+        remote_candidates=_candidates_of_lite_peer(offer, section, local.peers_on_loopback),
+    )
+    return replace(agreed, answer_sdp=write_answer(offer, agreed, local))
+
+
 # ---- sections --------------------------------------------------------------------------------------------------------
 
 
@@ -112,10 +138,14 @@ def _data_section(offer: Offer, audio: Section, previous: Negotiated | None) -> 
     fitting = [
         section
         for section in offer.sections
-        if section.kind == "application" and section.profile in ("UDP/DTLS/SCTP", "TCP/DTLS/SCTP")
+        if _is_data(section)
         if not section.rejected and section.mid is not None and section.mid in bundle
     ]
     return min(fitting, key=lambda section: section.mid not in in_use, default=None)
+
+
+def _is_data(section: Section) -> bool:
+    return section.kind == "application" and section.profile in ("UDP/DTLS/SCTP", "TCP/DTLS/SCTP")
 
 
 def _sctp(data: Section) -> SctpParameters:

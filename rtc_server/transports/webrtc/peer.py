@@ -24,8 +24,8 @@ from rtc_server.transports.webrtc.connection import Connection
 from rtc_server.transports.webrtc.datachannel import EventChannel
 from rtc_server.transports.webrtc.ice import Credentials
 from rtc_server.transports.webrtc.negotiation import answer_offer
-from rtc_server.transports.webrtc.offer import Fingerprint
-from rtc_server.transports.webrtc.sdp import LocalDescription, Negotiated
+from rtc_server.transports.webrtc.ourside import describe
+from rtc_server.transports.webrtc.sdp import Negotiated
 from rtc_server.transports.webrtc.tracks import AgentAudioTrack, UserAudioTrack
 from rtc_server.transports.webrtc.udp_mux import UdpMux
 
@@ -56,8 +56,8 @@ class WebRtcLeg:
     ) -> None:
         self.id = secrets.token_hex(4)
         self.agent_audio = AgentAudioTrack(Playout(), paced=True, clock=clock)
-        credentials = Credentials.random()
-        self.connection = Connection(mux, certificate, credentials, self._on_lost, self._on_defect, clock)
+        self._local = describe(certificate, addresses, mux.port, peers_on_loopback)
+        self.connection = Connection(mux, certificate, self._local.credentials, self._on_lost, self._on_defect, clock)
         self._pacer = pacer
         self._handler = handler
         self._ice_timeout_s = ice_timeout_s
@@ -65,17 +65,6 @@ class WebRtcLeg:
         self._clock = clock
         self._started_s = clock()
         self._connected_s: float | None = None
-        self._local = LocalDescription(
-            credentials=credentials,
-            fresh_credentials=Credentials.random(),
-            fingerprint=_fingerprint(certificate),
-            addresses=tuple(addresses),
-            port=mux.port,
-            ssrc=secrets.randbits(32) or 1,
-            cname=secrets.token_hex(8),
-            session_id=secrets.randbits(62),
-            peers_on_loopback=peers_on_loopback,
-        )
         self._rtp = RtpSession(self._local.ssrc, self._local.cname, self.connection.send, clock, dtx)
         self.user_audio: UserAudioTrack
         self._events = EventChannel(handler.on_message, self._on_events_lost, clock)
@@ -295,8 +284,3 @@ class WebRtcLeg:
         metrics.PACKETS_RECOVERED.inc(counters.recovered_packets)
         metrics.FEC_SECONDS.inc(counters.fec_samples / SAMPLE_RATE)
         metrics.CONCEALED_SECONDS.inc(counters.concealed_samples / SAMPLE_RATE)
-
-
-def _fingerprint(certificate: RTCCertificate) -> Fingerprint:
-    found = next(item for item in certificate.getFingerprints() if item.algorithm == "sha-256")
-    return Fingerprint(found.algorithm, found.value)

@@ -57,9 +57,9 @@ class SectionState:
     accepted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Negotiated:
-    """What offer and answer agreed on; `negotiation.answer_offer` takes it back for the next offer of the call."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreedPath:
+    """What offer and answer agreed on, but for the audio: how the two ends reach each other."""
 
     answer_sdp: str
     version: int
@@ -67,9 +67,6 @@ class Negotiated:
     remote_ufrag: str
     remote_pwd: str
     remote_fingerprints: tuple[Fingerprint, ...]
-    audio: AudioFormat
-    direction: str
-    """The answer's: ``sendrecv``, ``sendonly``, ``recvonly`` or ``inactive``."""
     sctp: SctpParameters | None
     setup: DtlsRole = "passive"
     """Our DTLS role: ``active`` (client) only where the offer leaves no choice."""
@@ -79,6 +76,15 @@ class Negotiated:
     """Only where `remote_lite`; highest priority first."""
     restarts_ice: bool = False
     """The offer has new credentials, and so has the answer: `LocalDescription.fresh_credentials`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negotiated(AgreedPath):
+    """A call; `negotiation.answer_offer` takes it back for the next offer of the call."""
+
+    audio: AudioFormat
+    direction: str
+    """The answer's: ``sendrecv``, ``sendonly``, ``recvonly`` or ``inactive``."""
 
     @property
     def expects_audio(self) -> bool:

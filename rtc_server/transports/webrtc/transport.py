@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rtc_server.errors import TooManyTests
 from rtc_server.log import get_logger
 from rtc_server.session.leg import LegHandler
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.addresses import advertised_addresses, has_loopback
+from rtc_server.transports.webrtc.connectivitytest import MAX_TESTS, ConnectivityTest
 from rtc_server.transports.webrtc.contract import Certificate
 from rtc_server.transports.webrtc.peer import WebRtcLeg
 from rtc_server.transports.webrtc.udp_mux import UdpMux, open_mux
@@ -56,6 +58,8 @@ class WebRtcTransport:
         self.config = config
         self.legs: set[WebRtcLeg] = set()
         """Every leg that is not closed."""
+        self.tests: set[ConnectivityTest] = set()
+        """Every connectivity test that is not over; at most `MAX_TESTS`."""
         self._pacer = pacer
         self._clock = clock
         self._mux: UdpMux | None = None
@@ -114,14 +118,39 @@ class WebRtcTransport:
         self.legs.add(leg)
         return leg, answer_sdp
 
+    def check_tests(self) -> None:
+        """Raises: TooManyTests, when none may begin now."""
+        if len(self.tests) >= MAX_TESTS:
+            raise TooManyTests(f"{MAX_TESTS} connections are being tested already", hint="try again in a few seconds")
+
+    def test(self, offer_sdp: str) -> tuple[ConnectivityTest, str]:
+        """A connectivity test and the answer to its offer, at once. It ends by itself.
+
+        Raises: TooManyTests, BadOffer, UnsupportedOffer; then nothing is left behind.
+        """
+        self.check_tests()
+        addresses = self.connectivity()
+        test = ConnectivityTest(
+            mux=self.mux,
+            certificate=self._fresh_certificate(),
+            addresses=addresses,
+            peers_on_loopback=self._peers_on_loopback(addresses),
+            ice_timeout_s=self.config.ice_timeout_s,
+            dtls_timeout_s=self.config.dtls_timeout_s,
+            clock=self._clock,
+        )
+        answer_sdp = test.open(offer_sdp, on_freed=self.tests.discard)
+        self.tests.add(test)
+        return test, answer_sdp
+
     def _peers_on_loopback(self, addresses: Sequence[str]) -> bool:
         """Else a stranger's offer could make us send to services of this machine that only listen there."""
         asked_for = self.config.local_callers or bool(self.config.advertise_ip)
         return asked_for and has_loopback(addresses)
 
     async def close(self) -> None:
-        """Close every leg and the port. May be called twice."""
-        await asyncio.gather(*[leg.close("server_closed") for leg in self.legs])
+        """Close every leg, every test and the port. May be called twice."""
+        await asyncio.gather(*[leg.close("server_closed") for leg in self.legs], *[test.close() for test in self.tests])
         if self._mux is not None:
             self._mux.close()
             self._mux = None

@@ -57,6 +57,10 @@ class _Words(BaseModel):
 
 
 class OpenSampling(_Words):
+    """A name that is not known would change nothing, unnoticed: it is refused, unlike other fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
     audio_temperature: Temperature = None
     audio_top_k: TopK = None
     text_temperature: Temperature = None
@@ -163,7 +167,10 @@ def _validated(model: type[_Model], value: dict[str, Any], error: type[RtcServer
         return model.model_validate(value)
     except ValidationError as invalid:
         first = invalid.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or value["type"]
+        where = ".".join(str(part) for part in first["loc"])[:80] or value["type"]
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(OpenSampling.model_fields)
+            raise error(f"{where} is unknown", hint=f"sampling takes {known}") from None
         raise error(f"{where}: {first['msg']}", hint=hint) from None
 
 

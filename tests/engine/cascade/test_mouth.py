@@ -73,7 +73,16 @@ def test_ahead_is_what_is_left_in_seconds() -> None:
     assert mouth.ahead_s == 9 * FRAME_SAMPLES / SAMPLE_RATE
 
 
-def test_word_times_are_proportional_to_characters() -> None:
-    words = time_words("a bb cccc", 1000)
-    assert [(word.text, word.start_sample) for word in words] == [("a", 0), ("bb", 200), ("cccc", 500)]
-    assert time_words("", 1000) == []
+def test_words_take_time_by_their_syllables_and_letters() -> None:
+    words = time_words("a banana, bb", np.full(24_000, 0.5, np.float32))
+    assert [word.text for word in words] == ["a", "banana,", "bb"]
+    assert [word.start_sample for word in words] == [0, 24_000 * 3 // 19, 24_000 * 15 // 19]
+    assert time_words("", np.zeros(1000, np.float32)) == []
+
+
+def test_a_word_after_a_comma_starts_when_the_voice_goes_on() -> None:
+    pause, speech = np.zeros(4800, np.float32), np.full(9600, 0.5, np.float32)
+    words = time_words("One two, three four.", np.concatenate([speech, pause, speech, pause]))
+    assert [word.start_sample for word in words] == [0, 5600, 14_400, 14_400 + 9600 * 7 // 13]
+    without_comma = time_words("One two three four.", np.concatenate([speech, pause, speech, pause]))
+    assert [word.start_sample for word in without_comma][2] != 14_400

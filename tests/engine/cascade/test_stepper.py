@@ -14,7 +14,7 @@ from rtc_server.engine.cascade.models import Models
 from rtc_server.engine.cascade.stepper import SUMMARY, SUMMARY_WITHOUT_WORDS, CascadeStepper
 from rtc_server.engine.conformance import check_stepper
 from rtc_server.engine.stepper import FRAME_SAMPLES, FrameStepper, Heard, SessionPrompt
-from tests.engine.cascade.fakes import NOON, FakeRecogniser, FakeVoice, LevelEar, speech
+from tests.engine.cascade.fakes import NOON, FakeRecogniser, FakeVoice, LevelEar, fake_speech, speech
 
 
 def noon() -> datetime:
@@ -159,3 +159,14 @@ def test_an_engine_that_is_thrown_away_takes_its_thread_along() -> None:
     gc.collect()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_its_voice_can_be_listened_to_as_it_greets_and_is_made_only_once() -> None:
+    voice = FakeVoice()
+    stepper = CascadeStepper(2, models=Models(voice, FakeRecogniser(), LevelEar), clock=noon)
+    spoken = list(voice.spoken)
+    for _ in range(2):
+        np.testing.assert_array_equal(stepper.voice_sample("default"), fake_speech("Hi, I'm the demo voice."))
+    assert stepper.spec.voice_samples == stepper.spec.voices == ("default",)
+    assert stepper.drain() and voice.spoken == spoken
+    assert stepper.spec.sampling is None

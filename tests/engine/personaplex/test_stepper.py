@@ -19,9 +19,10 @@ from rtc_server.engine.personaplex.pace import ChunkPace
 from rtc_server.engine.personaplex.promptcache import PromptCache
 from rtc_server.engine.personaplex.stepper import PersonaPlexStepper
 from rtc_server.engine.personaplex.tick import Extent, PlainRunner
+from rtc_server.engine.personaplex.voicefiles import VoiceAudio
 from rtc_server.engine.registry import EngineOptions
-from rtc_server.engine.stepper import FRAME_SAMPLES, Sampling, SessionPrompt, StepOutput
-from rtc_server.errors import EngineError, TooLarge
+from rtc_server.engine.stepper import FRAME_SAMPLES, Sampling, SessionPrompt, Setting, StepOutput
+from rtc_server.errors import EngineError, NoVoiceSample, TooLarge, UnknownVoice
 from tests.engine.personaplex.fixedshapes import fix_shapes
 from tests.engine.personaplex.tiny import GOLDEN, SHORT_PERSONA, tiny_checkpoint
 
@@ -72,7 +73,7 @@ def test_it_keeps_the_contract(checkpoint: Path) -> None:
     def build(slots: int) -> PersonaPlexStepper:
         return fix_shapes(PersonaPlexStepper(slots, EngineOptions(slots=slots, device="cpu", model=str(checkpoint))))
 
-    assert len(check_stepper(build, tolerance=1e-4, break_slot=_poison)) == 9
+    assert len(check_stepper(build, tolerance=1e-4, break_slot=_poison)) == 10
 
 
 def _poison(stepper: PersonaPlexStepper, slot: int) -> None:
@@ -361,7 +362,7 @@ def test_the_context_can_be_capped(make: Make) -> None:
 def test_moshi_takes_no_prompt_and_begins_with_a_silent_frame(tmp_path: Path) -> None:
     folder = tiny_checkpoint(tmp_path / "moshi", model_type="moshi")
     stepper = PersonaPlexStepper(1, EngineOptions(slots=1, device="cpu", model=str(folder)))
-    assert stepper.spec.voices == ("default",)
+    assert stepper.spec.voices == ("default",) and stepper.spec.voice_samples == ()
     assert opened(stepper, 0, SessionPrompt(persona="ignored", seed=1)) == 1
     first = step(stepper, {0: frames(1, 1)[0]})
     assert not first.pcm.any()
@@ -418,3 +419,24 @@ def test_gaps_that_were_used_do_not_make_chunks_look_cheaper(make: Make) -> None
                 break
             now[0] = gap_ends_s + 0.050
         stepper.close(0)
+
+
+def test_a_voice_that_is_a_recording_can_be_listened_to(make: Make) -> None:
+    stepper = make(1)
+    assert stepper.spec.voice_samples == ("BASS",)
+    sample = stepper.voice_sample("BASS")
+    recording = stepper._model.shelf.load("BASS")
+    assert isinstance(recording, VoiceAudio)
+    np.testing.assert_array_equal(sample, recording.pcm)
+    with pytest.raises(NoVoiceSample):
+        stepper.voice_sample("ALTO")
+    for name in ("BASS.wav", "../BASS", "/etc/passwd", ""):
+        with pytest.raises(UnknownVoice):
+            stepper.voice_sample(name)
+
+
+def test_what_can_be_chosen_of_its_sampling_is_told(make: Make) -> None:
+    settings = make(1).spec.sampling
+    assert settings is not None
+    assert settings.audio_temperature == Setting(0.8, 0, 10.0) and settings.audio_top_k == Setting(250, 1, 250)
+    assert settings.text_temperature == Setting(0.7, 0, 10.0) and settings.text_top_k == Setting(25, 1, 250)

@@ -47,6 +47,7 @@ def test_voices_of_all_kinds_are_found_by_name(folder: Path, tmp_path: Path) -> 
     assert [voice.kind for voice in shelf.listed] == ["pt", "wav", "prepared"]
     assert [shelf.frames(name) for name in shelf.names] == [12, 13, 6]
     assert [voice.seconds for voice in shelf.listed] == pytest.approx([0.96, 1.0, 0.48])
+    assert shelf.recorded == ("Recorded",)
     kinds = [type(shelf.load(name)) for name in shelf.names]
     assert kinds == [StoredVoice, VoiceAudio, StoredVoice]
 

@@ -26,10 +26,12 @@ from rtc_server.engine.process.messages import (
     Refused,
     Release,
     Reserve,
+    SampleVoice,
     Started,
     Stop,
     Ticked,
     ToEngine,
+    VoiceSampled,
     decode,
     encode,
 )
@@ -37,7 +39,7 @@ from rtc_server.engine.process.telemetry import snapshot
 from rtc_server.engine.process.wire import Frame, FrameDecoder, WireError
 from rtc_server.engine.registry import EngineOptions
 from rtc_server.engine.slots import SlotsClosing
-from rtc_server.engine.stepper import FrameSpec, Heard, Sampling, SessionPrompt
+from rtc_server.engine.stepper import FrameSpec, Heard, Sampling, SamplingSettings, SessionPrompt, Setting
 from rtc_server.errors import EngineError, EngineFull
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
@@ -70,6 +72,7 @@ to_engine = st.one_of(
     st.builds(Launch, texts, options, texts, floats),
     st.builds(Reserve, numbers, prompts),
     st.builds(Exchange, numbers, st.lists(leases, max_size=4).map(tuple), st.lists(st.booleans()).map(tuple), numbers),
+    st.builds(SampleVoice, numbers, texts),
     st.builds(Release, leases),
     st.just(Drain()),
     st.just(Stop()),
@@ -79,6 +82,7 @@ from_engine = st.one_of(
     st.builds(Failed, reports),
     st.builds(Leased, numbers, leases, capacities),
     st.builds(Ticked, numbers, numbers, floats, floats, numbers, st.lists(outputs, max_size=4).map(tuple), capacities),
+    st.builds(VoiceSampled, numbers, st.integers(0, 75), capacities),
     st.builds(Refused, numbers, reports, capacities),
     st.builds(Heartbeat, capacities, st.just(snapshot())),
 )
@@ -175,3 +179,12 @@ def test_numbers_and_characters_of_an_engine_are_made_fit_to_be_sent() -> None:
 def test_half_a_character_in_a_prompt_cannot_be_sent() -> None:
     with pytest.raises(WireError, match="reserve cannot be sent"):
         encode(TO_ENGINE, Reserve(1, SessionPrompt(persona="\ud800")))
+
+
+def test_a_setting_is_whole_or_not_as_it_was() -> None:
+    settings = SamplingSettings(Setting(0.8, 0, 10.0), Setting(250, 1, 250), Setting(0.7, 0, 10.0), Setting(25, 1, 250))
+    started = Started(FrameSpec("name", "summary", sampling=settings), Capacity(1, 0, False, True))
+    [frame] = FrameDecoder().feed(encode(FROM_ENGINE, started))
+    arrived = decode(FROM_ENGINE, frame)
+    assert isinstance(arrived, Started) and arrived.spec.sampling == settings
+    assert isinstance(arrived.spec.sampling.audio_top_k.default, int)

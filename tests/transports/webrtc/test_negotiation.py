@@ -7,7 +7,7 @@ import pytest
 from rtc_server.errors import BadOffer, UnsupportedOffer
 from rtc_server.media.audioformat import MAX_BITRATE_BPS
 from rtc_server.transports.webrtc.ice import Credentials
-from rtc_server.transports.webrtc.negotiation import answer_offer
+from rtc_server.transports.webrtc.negotiation import answer_data_offer, answer_offer
 from rtc_server.transports.webrtc.sdp import Negotiated, RemoteCandidate
 from tests.transports.webrtc import offers
 from tests.transports.webrtc.answers import check_answer, section_lines, sections_of
@@ -371,3 +371,36 @@ def unversioned(agreed: Negotiated) -> Negotiated:
     line = f"o=- {LOCAL.session_id} {agreed.version} "
     assert line in agreed.answer_sdp
     return replace(agreed, version=0, answer_sdp=agreed.answer_sdp.replace(line, f"o=- {LOCAL.session_id} 0 "))
+
+
+# ---- a data channel alone --------------------------------------------------------------------------------------------
+
+
+def test_an_offer_for_a_data_channel_alone_is_answered() -> None:
+    agreed = answer_data_offer(offers.read("S04"), LOCAL)
+    assert agreed.sctp is not None and agreed.setup == "passive" and not agreed.restarts_ice
+    assert [state.accepted for state in agreed.sections] == [True]
+    lines = agreed.answer_sdp.split("\r\n")
+    assert "a=ice-lite" in lines and "a=sctp-port:5000" in lines and f"a=ice-ufrag:{LOCAL.credentials.ufrag}" in lines
+    assert any(line.startswith("m=application 8125 ") and line.endswith("webrtc-datachannel") for line in lines)
+    assert not any(line.startswith("a=rtpmap") for line in lines)
+
+
+def test_audio_beside_the_data_channel_is_turned_down() -> None:
+    agreed = answer_data_offer(offers.read("S01"), LOCAL)
+    assert {state.kind: state.accepted for state in agreed.sections} == {"audio": False, "application": True}
+    (audio,) = [line for line in agreed.answer_sdp.split("\r\n") if line.startswith("m=audio")]
+    assert audio.startswith("m=audio 0 ")
+    (bundle,) = [line for line in agreed.answer_sdp.split("\r\n") if line.startswith("a=group:BUNDLE")]
+    assert bundle == f"a=group:BUNDLE {agreed.sections[1].mid}"
+
+
+def test_without_a_data_channel_there_is_nothing_to_test() -> None:
+    with pytest.raises(UnsupportedOffer, match="no data channel"):
+        answer_data_offer(offers.read("S34").replace("m=application 9", "m=application 0"), LOCAL)
+
+
+@pytest.mark.parametrize("without", ["a=fingerprint", "a=ice-pwd"])
+def test_a_data_channel_needs_what_a_call_needs(without: str) -> None:
+    with pytest.raises(BadOffer):
+        answer_data_offer(with_lines(offers.read("S04"), {without: None}), LOCAL)
