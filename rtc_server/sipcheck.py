@@ -15,9 +15,10 @@ from rtc_server.errors import ConfigError
 from rtc_server.finding import Finding
 from rtc_server.sipconfig import build_listen, build_tls, build_trunks, build_webhook, useless
 from rtc_server.transports.sip.flow import Address, Flow
+from rtc_server.transports.sip.hosts import host_and_port
 from rtc_server.transports.sip.media.rtpport import RtpPorts
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
-from rtc_server.transports.sip.network.listenon import ListenOn, host_and_port
+from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.optionsprobe import Answer, ask_options

@@ -5,13 +5,21 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from pydantic import SecretStr
 
-from rtc_server.config.sip import MIN_SECRET_CHARS, SipNumberSettings, SipSettings, SipTrunkSettings, parse_target
+from rtc_server.config.sip import (
+    MIN_SECRET_CHARS,
+    SipNumberSettings,
+    SipSettings,
+    SipTrunkSettings,
+    parse_listen,
+    parse_target,
+)
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import ClientError, ConfigError
 from rtc_server.log import get_logger
@@ -23,7 +31,7 @@ from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.media.rtpport import RtpPorts
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.negotiation.agreedmedia import MediaPolicy
-from rtc_server.transports.sip.network.listenon import ListenOn
+from rtc_server.transports.sip.network.listenon import DEFAULT_PORT, ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsSettings
@@ -48,6 +56,7 @@ def build_user_agent(
     if not sip.listen:
         return None
     trunks = build_trunks(sip)
+    gatekeeper = build_gatekeeper(sip, trunks, clock)
 
     def open_network(
         on_message: Callable[[bytes, Flow], None],
@@ -59,6 +68,7 @@ def build_user_agent(
             on_message,
             on_closed,
             on_unreadable=on_unreadable,
+            gate=gatekeeper,
             tls=build_tls(sip),
             advertise=sip.advertise_ip,
             clock=clock,
@@ -67,7 +77,7 @@ def build_user_agent(
     return UserAgent(
         open_network,
         trunks,
-        build_gatekeeper(sip, trunks),
+        gatekeeper,
         admission,
         RtpMedia(RtpPorts(*sip.rtp_ports, clock=clock), pacer, clock),
         webhook=build_webhook(sip),
@@ -93,20 +103,33 @@ def build_trunks(sip: SipSettings, environment: Mapping[str, str] = os.environ) 
 
 
 def build_listen(sip: SipSettings) -> list[ListenOn]:
-    return [ListenOn.parse(text) for text in sip.listen]
+    """Without a port, those of RFC 3261 section 19.1.2."""
+    places = (parse_listen(text) for text in sip.listen)
+    return [
+        ListenOn(transport, host, DEFAULT_PORT[transport] if port is None else port) for transport, host, port in places
+    ]
 
 
 def build_tls(sip: SipSettings) -> TlsSettings:
-    return TlsSettings(certificate=sip.tls_cert, key=sip.tls_key, ca=sip.tls_ca, verify_clients=sip.tls_verify_clients)
+    """A trunk that has files of its own is called with them, and with those of all trunks for what it has not."""
+    of_hosts = {
+        parse_target(trunk.target)[1].lower(): TlsSettings(
+            certificate=trunk.tls_cert or sip.tls_cert, key=trunk.tls_key or sip.tls_key, ca=trunk.tls_ca or sip.tls_ca
+        )
+        for trunk in sip.trunks
+        if trunk.target is not None and trunk.has_own_tls
+    }
+    return TlsSettings(sip.tls_cert, sip.tls_key, sip.tls_ca, verify_clients=sip.tls_verify_clients, of_hosts=of_hosts)
 
 
-def build_gatekeeper(sip: SipSettings, trunks: Trunks) -> Gatekeeper:
+def build_gatekeeper(sip: SipSettings, trunks: Trunks, clock: Callable[[], float] = time.monotonic) -> Gatekeeper:
     return Gatekeeper(
         trunks,
         unknown=sip.unknown_policy,
         realm=sip.realm,
         secret=secrets.token_bytes(32),
         algorithms=sip.digest_algorithms,
+        clock=clock,
     )
 
 

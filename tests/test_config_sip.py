@@ -103,6 +103,13 @@ def test_trunk_with_everything(tmp_path: Path) -> None:
     [
         ({"sip_listen": ["udp:5060"]}, "'udp:5060' is no place to listen on"),
         ({"sip_listen": ["udp:999.0.0.1:5060"]}, "listen="),
+        *(
+            ({"sip_listen": [text]}, "listen=")
+            for text in (
+                *("udp", "sctp:0.0.0.0:5060", "udp:", "udp:somewhere:5060", "udp:0.0.0.0:", "udp:0.0.0.0:-1"),
+                *("udp:::1:5060", "udp:[::1:5060", "udp:[::1]5060", "udp:0.0.0.0:\u0665", "udp:[::1::]"),
+            )
+        ),
         ({"sip_listen": ["udp:0.0.0.0:70000"]}, "70000 is no port"),
         ({"sip_listen": ["tls:0.0.0.0:5061"]}, "there is no certificate"),
         ({"sip_advertise_ip": "0.0.0.0"}, "no address of a machine"),
@@ -117,6 +124,8 @@ def test_trunk_with_everything(tmp_path: Path) -> None:
         ({"sip_webhook_url": "example.org/calls"}, "https://example.org/calls"),
         ({"sip_webhook_url": "https://example.org/calls"}, "RTC_SIP_WEBHOOK_SECRET"),
         ({"sip_tls_cert": Path("nowhere.pem")}, "only one of tls_cert and tls_key"),
+        ({"sip_tls_ca": Path("nowhere.pem")}, r"\[sip\] tls_ca: cannot read nowhere.pem: No such file"),
+        ({"sip_tls_cert": Path("/"), "sip_tls_key": Path("/")}, r"\[sip\] tls_cert: cannot read /: Is a directory"),
         ({"sip_tls_verify_clients": True}, "tls_ca"),
         ({"sip_unknown_callers": "greet"}, "unknown_callers='greet'.*set RTC_SIP_UNKNOWN_CALLERS"),
     ],
@@ -139,6 +148,13 @@ def test_wrong_setting_is_named_with_its_value(flags: dict[str, object], message
         (TRUNK + "target = 'udp:sip.example.com:0'\n", "0 is no port"),
         (TRUNK + "username = 'me'\n", "username and password go together"),
         (TRUNK + "may_dial = ['*']\n", "may_dial needs a target"),
+        (
+            TRUNK + "target = 'tls:sip.example.com'\ntls_ca = 'nowhere.pem'\n",
+            "[sip] trunks[carrier] tls_ca: cannot read nowhere.pem: No such file",
+        ),
+        (TRUNK + "target = 'tls:a'\ntls_cert = 'x'\n", "tls_cert and tls_key go together"),
+        (TRUNK + "target = 'udp:a'\ntls_ca = 'x'\n", "for a target such as tls:"),
+        (TRUNK + "tls_ca = 'x'\n", "for a target such as tls:"),
         (TRUNK + "caller_id = 'two words'\n", "trunks[carrier].caller_id='two words'"),
         ("[[sip.trunks]]\naddresses = ['192.0.2.1']\n", "trunks[#1].name"),
         ("[[sip.trunks]]\nname = 'carrier'\n", "no call can come or go"),

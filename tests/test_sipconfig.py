@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,17 @@ from rtc_server.sipconfig import (
     check_prompts,
     useless,
 )
+from rtc_server.transports.pacer import Pacer
+from rtc_server.transports.sip import useragent
+from rtc_server.transports.sip.message.message import Request, Response, parse
+from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsSettings
+from rtc_server.transports.sip.trunk.gatekeeper import Gatekeeper
+from rtc_server.transports.sip.trunk.sources import MESSAGES_AT_ONCE
 from rtc_server.transports.sip.trunk.trunks import Credentials
+from tests.session.conftest import House
+from tests.transports.sip.network.listeners import options_request, place_of, until
 
 
 def trunk(**fields: Any) -> SipTrunkSettings:
@@ -120,10 +129,23 @@ def test_short_webhook_secret_is_refused_and_not_shown() -> None:
     assert "hunter2" not in str(refusal.value)
 
 
-def test_what_is_listened_on_is_read(tmp_path: Path) -> None:
-    settings = sip(listen="udp:0.0.0.0, tls:[::]:5062", tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
-    assert [str(place) for place in build_listen(settings)] == ["udp:0.0.0.0:5060", "tls:[::]:5062"]
-    assert build_tls(settings) == TlsSettings(tmp_path / "cert.pem", tmp_path / "key.pem")
+def test_what_is_listened_on_is_read() -> None:
+    settings = sip(listen="udp:0.0.0.0, tcp:127.0.0.1:0, tls:[::]:5062, tls:192.0.2.1, udp:[2001:db8::1]")
+    places = ["udp:0.0.0.0:5060", "tcp:127.0.0.1:0", "tls:[::]:5062", "tls:192.0.2.1:5061", "udp:[2001:db8::1]:5060"]
+    assert [str(place) for place in build_listen(settings)] == places
+
+
+def test_trunk_may_be_called_with_certificates_of_its_own(tmp_path: Path) -> None:
+    ours, theirs, authority = (tmp_path / name for name in ("ours.pem", "theirs.pem", "authority.pem"))
+    settings = sip(
+        trunk(target="tls:SIP.example.com", tls_ca=authority),
+        trunk(name="bank", target="tls:[2001:db8::1]:5061", tls_cert=theirs, tls_key=theirs),
+        trunk(name="other", target="tls:sip.example.org"),
+        tls_cert=ours,
+        tls_key=ours,
+    )
+    of_hosts = {"sip.example.com": TlsSettings(ours, ours, authority), "2001:db8::1": TlsSettings(theirs, theirs)}
+    assert build_tls(settings) == TlsSettings(ours, ours, of_hosts=of_hosts)
 
 
 def test_gatekeeper_knows_the_trunks() -> None:
@@ -146,6 +168,38 @@ def test_settings_that_no_call_can_come_of_are_told() -> None:
     assert [subject for subject, _, _ in useless(sip(trunk(numbers=(number,))))] == ["phone"]
     assert [subject for subject, _, _ in useless(sip(trunk(), listen="udp:127.0.0.1:0"))] == ["trunk carrier"]
     assert not list(useless(sip(trunk(numbers=(number,)), listen="udp:127.0.0.1:0")))
+
+
+async def test_messages_of_a_flood_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    house, asked, read = House(), 0, 0
+    hears = Gatekeeper.hears
+
+    def count_asked(gatekeeper: Gatekeeper, host: str) -> bool:
+        nonlocal asked
+        asked += 1
+        return hears(gatekeeper, host)
+
+    def count_read(datagram: bytes) -> Request | Response:
+        nonlocal read
+        read += 1
+        return parse(datagram)
+
+    monkeypatch.setattr(Gatekeeper, "hears", count_asked)
+    monkeypatch.setattr(useragent, "parse", count_read)
+    agent = build_user_agent(sip(trunk(), listen="udp:127.0.0.1:0"), house.admission, Pacer(), lambda: 1.0)
+    assert agent is not None
+    await agent.start()
+    try:
+        network = agent._network
+        assert isinstance(network, SipNetwork)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            for number in range(1, 601):
+                stranger.sendto(options_request(number), place_of(network, "udp"))
+                if number % 50 == 0:
+                    await until(lambda sent=number: asked == sent)  # type: ignore[misc]
+    finally:
+        await agent.close()
+    assert read == MESSAGES_AT_ONCE
 
 
 def test_start_warns_of_trunks_without_a_place_to_listen_on() -> None:

@@ -8,11 +8,12 @@ import secrets
 import time
 
 from rtc_server.errors import ConfigError, PeerError
-from rtc_server.transports.sip.dialog.dialog import MAX_FORWARDS, Dialog
+from rtc_server.transports.sip.dialog.dialog import Dialog
 from rtc_server.transports.sip.flow import Flow
-from rtc_server.transports.sip.message.headers import SipUri
+from rtc_server.transports.sip.hosts import host_and_port
+from rtc_server.transports.sip.message.headers import MAX_FORWARDS, SipUri
 from rtc_server.transports.sip.message.message import Headers, Request, Response, SipParseError, parse
-from rtc_server.transports.sip.network.listenon import ListenOn, host_and_port
+from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.timerloop import TimerLoop

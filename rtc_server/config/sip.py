@@ -81,17 +81,31 @@ def _network_meant(address: str) -> str:
         return ""
 
 
+def parse_listen(text: str) -> tuple[Transport, str, int | None]:
+    """Transport, address without brackets, and port. Raises: ValueError."""
+    match = _LISTEN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no place to listen on; write it as udp:0.0.0.0:5060 or tls:[::]:5061")
+    port = None if match[3] is None else int(match[3])
+    if port is not None and port > 65535:
+        raise ValueError(f"{port} is no port")
+    return _transport(match[1]), str(_ip(match[2])), port
+
+
 def parse_target(text: str) -> tuple[Transport, str, int | None]:
     """Transport, host without brackets, and port. Raises: ValueError."""
     match = _TARGET.fullmatch(text)
     if match is None:
         raise ValueError("write it as udp:sip.example.com, tcp:192.0.2.1:5060 or tls:[2001:db8::1]:5061")
-    transport: Transport = "udp" if match[1] == "udp" else "tcp" if match[1] == "tcp" else "tls"
     host = str(_ip(match[2])) if match[2].startswith("[") else match[2]
     port = None if match[3] is None else int(match[3])
     if port is not None and not 1 <= port <= 65535:
         raise ValueError(f"{port} is no port")
-    return transport, host, port
+    return _transport(match[1]), host, port
+
+
+def _transport(name: str) -> Transport:
+    return "udp" if name == "udp" else "tcp" if name == "tcp" else "tls"
 
 
 class _Table(BaseModel):
@@ -128,6 +142,11 @@ class SipTrunkSettings(_Table):
     target_password: SecretStr | None = None
     target_password_env: str | None = None
     target_password_file: Path | None = None
+    tls_ca: Path | None = None
+    """Who vouches for the target, where that is not who vouches for the others."""
+    tls_cert: Path | None = None
+    """Shown to the target, if it asks, in place of the certificate that callers see."""
+    tls_key: Path | None = None
     caller_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9+*#._-]{1,64}$")
     """The number that we call from, where the application names none."""
     may_dial: tuple[str, ...] = Field(default=(), max_length=1000)
@@ -143,6 +162,10 @@ class SipTrunkSettings(_Table):
     trust_identity: bool = False
     """Believe the P-Asserted-Identity of this trunk (RFC 3325)."""
     numbers: tuple[SipNumberSettings, ...] = Field(default=(), max_length=10_000)
+
+    @property
+    def has_own_tls(self) -> bool:
+        return self.tls_ca is not None or self.tls_cert is not None
 
     @field_validator("addresses")
     @classmethod
@@ -189,6 +212,10 @@ class SipTrunkSettings(_Table):
             variable = getattr(self, kinds[1])
             if variable is not None and not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"{kinds[1]} is no name of an environment variable")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together")
+        if self.has_own_tls and (self.target is None or not self.target.startswith("tls:")):
+            raise ValueError("tls_ca and tls_cert are for a target such as tls:sip.example.com")
         if self.target is None:
             needless = [field for field in ("target_username", "may_dial") if getattr(self, field)]
             if needless:
@@ -252,12 +279,7 @@ class SipSettings(Section):
     @classmethod
     def _places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:
-            match = _LISTEN.fullmatch(text)
-            if match is None:
-                raise ValueError(f"{text!r} is no place to listen on; write it as udp:0.0.0.0:5060 or tls:[::]:5061")
-            _ip(match[2])
-            if int(match[3] or 0) > 65535:
-                raise ValueError(f"{match[3]} is no port")
+            parse_listen(text)
         if len(set(value)) != len(value):
             raise ValueError("something is named twice")
         return value
@@ -304,9 +326,7 @@ def check_sip(sip: SipSettings) -> None:
         raise ConfigError("[sip] only one of tls_cert and tls_key is set", hint="give both")
     if sip.tls_cert is None and any(place.startswith("tls:") for place in sip.listen):
         raise ConfigError("[sip] listen has tls, and there is no certificate", hint="set tls_cert and tls_key")
-    for path in (sip.tls_cert, sip.tls_key, sip.tls_ca):
-        if path is not None and not path.is_file():
-            raise ConfigError(f"[sip] {path} is no file", hint="give the PEM files of certificate, key and authority")
+    _check_pem_files("[sip]", sip)
     if sip.tls_verify_clients and sip.tls_ca is None:
         raise ConfigError("[sip] tls_verify_clients is set without tls_ca", hint="say who vouches for the clients")
     if sip.webhook_secret is not None and sip.webhook_secret_file is not None:
@@ -314,6 +334,19 @@ def check_sip(sip: SipSettings) -> None:
     if sip.webhook_url is not None and sip.webhook_secret is None and sip.webhook_secret_file is None:
         raise ConfigError("[sip] webhook_url is set without a secret", hint="set RTC_SIP_WEBHOOK_SECRET")
     _check_trunks(sip)
+
+
+def _check_pem_files(place: str, settings: SipSettings | SipTrunkSettings) -> None:
+    for name in ("tls_cert", "tls_key", "tls_ca"):
+        path: Path | None = getattr(settings, name)
+        try:
+            if path is not None:
+                path.open("rb").close()
+        except OSError as error:
+            raise ConfigError(
+                f"{place} {name}: cannot read {path}: {error.strerror}",
+                hint="give the PEM files of certificate, key and authority, which the user of the server may read",
+            ) from None
 
 
 def _check_trunks(sip: SipSettings) -> None:
@@ -325,7 +358,17 @@ def _check_trunks(sip: SipSettings) -> None:
                 raise ConfigError(f"[sip] trunks[{trunk.name}].{field}={value!r}: trunk {seen[value]!r} has it too")
             if value is not None:
                 seen[value] = trunk.name
+    own_tls: dict[str, SipTrunkSettings] = {}
     for trunk in sip.trunks:
+        _check_pem_files(f"[sip] trunks[{trunk.name}]", trunk)
+        if trunk.target is not None and trunk.has_own_tls:
+            other = own_tls.setdefault(parse_target(trunk.target)[1].lower(), trunk)
+            if (other.tls_ca, other.tls_cert, other.tls_key) != (trunk.tls_ca, trunk.tls_cert, trunk.tls_key):
+                raise ConfigError(
+                    f"[sip] trunks[{trunk.name}].target: trunk {other.name!r} calls the same host with another tls_ca"
+                    " or tls_cert",
+                    hint="give both the same files, or call the host by another of its names",
+                )
         if trunk.username is not None and not trunk.addresses and sip.unknown_policy != "challenge":
             raise ConfigError(
                 f"[sip] trunks[{trunk.name}].username: nobody is asked for a digest,"
@@ -335,6 +378,6 @@ def _check_trunks(sip: SipSettings) -> None:
     networks = [(ipaddress.ip_network(text), trunk.name) for trunk in sip.trunks for text in trunk.addresses]
     # In this order, a network that overlaps another one overlaps its neighbour.
     networks.sort(key=lambda item: (item[0].version, int(item[0].network_address), item[0].prefixlen))
-    for (network, name), (other, owner) in pairwise(networks):
-        if network.version == other.version and int(other.network_address) <= int(network.broadcast_address):
-            raise ConfigError(f"[sip] trunks[{owner}].addresses: {other} overlaps {network} of trunk {name!r}")
+    for (network, name), (follower, owner) in pairwise(networks):
+        if network.version == follower.version and int(follower.network_address) <= int(network.broadcast_address):
+            raise ConfigError(f"[sip] trunks[{owner}].addresses: {follower} overlaps {network} of trunk {name!r}")

@@ -30,6 +30,8 @@ class DelayEstimator:
         self._lowest: deque[tuple[float, float]] = deque()
         """(arrival, delay) with growing delays: the first one is the least of the window."""
         self._batch = 0
+        self._beginning = True
+        """All that has come so far came at once."""
         self._last_arrival = -math.inf
 
     @property
@@ -42,7 +44,11 @@ class DelayEstimator:
         return self._lowest[0][1] if self._lowest else 0.0
 
     def learn(self, now: float, delay: float, duration: int) -> None:
-        """A packet of `duration` samples arrived."""
+        """A packet of `duration` samples arrived.
+
+        Of a stream that begins with several packets at once only the newest counts: a phone that took a moment to
+        begin sends so what it owes, and the path has delayed none of it.
+        """
         lowest = self._lowest
         while lowest and lowest[-1][1] >= delay:
             lowest.pop()
@@ -51,6 +57,9 @@ class DelayEstimator:
         while lowest[0][0] < oldest:
             lowest.popleft()
         self._batch = self._batch + 1 if now - self._last_arrival < _BATCH_S else 0
+        self._beginning = self._beginning and (self._batch > 0 or not self._learned)
+        if self._beginning:
+            self._batch = self._learned = 0
         self._last_arrival = now
         if self._batch * duration < self._config.standstill_ms * SAMPLES_PER_MS:
             at = self._learned % _HISTORY

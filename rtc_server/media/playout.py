@@ -32,7 +32,9 @@ class PlayoutConfig:
     bound_ms: int = 400
     margin_ms: int = 5
     """Left between a frame's arrival and its first sample's slot, when a surplus is trimmed."""
-    surplus: SurplusConfig = SurplusConfig(watches=(Watch(0.5),), patience_s=0.5)
+    surplus: SurplusConfig = SurplusConfig(watches=(Watch(0.5),), patience_s=0.5, voiced_above_ms=20)
+    """What one packet of silence leaves waits for a pause of the voice: until then it spares the voice another gap, and
+    the delay stands still."""
     flush_fade_ms: int = 20
 
 
@@ -112,7 +114,7 @@ class Playout:
             self.counters.dropped_samples += excess
             self._cut(Place(0, excess))
         start = self._trim(now, start)
-        slot = max(self._next_slot, self._due_slot(now))
+        slot = max(self._next_slot, self._due_slot(now - PACKET_S / 2))  # one that waits for this frame is served late
         before = max(0, start - queue.first)
         return slot * TIMESTAMP_UNITS_PER_PACKET + before * TIMESTAMP_UNITS_PER_SAMPLE
 

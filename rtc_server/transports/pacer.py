@@ -2,7 +2,8 @@
 
 Slots lie on an absolute grid, so nothing drifts. After a stall the missed slots are gone: a burst would only move the
 delay into the listener's jitter buffer. The conductor moves the grid, slowly, so that a frame of the agent arrives just
-before a slot.
+before a slot. Where one is late all the same, its slot waits a little: a packet that leaves late is jitter, which
+listeners make up for, while a packet without sound is heard, and delays all that follows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ MAX_SLEW_S = 0.001
 MAX_RETURN_S = 0.0004
 """Most that a slot moves back towards the tick, 20 ms a second: a frame that misses its slot costs more than a little
 delay, and machines that were slow once are slow again."""
+MAX_WAIT_S = 0.015
+"""Most that a slot waits for its frame. Less than a slot, so that two packets do not leave together."""
+LOOK_AGAIN_S = 0.001
+"""While a slot waits."""
 
 logger = get_logger(__name__)
 
@@ -31,14 +36,20 @@ class SlotGrid:
 
     def __init__(self, start_s: float) -> None:
         self.next_s = start_s
+        """When there may be a slot to take: the next slot, or a moment later where it waits."""
         self.skipped = 0
         """Slots that went by during stalls."""
+        self._slot_s = start_s
         self._tick_s: float | None = None
+        """Of the tick whose output has not come yet."""
         self._wanted_offset_s = 0.0
         self._offset_s = 0.0
+        self._punctual = False
+        """The last output came before its slot had to go without it. No slot waits for what never comes in time."""
 
     def align(self, tick_s: float, offset_s: float) -> None:
-        """Let slots fall `offset_s` behind ticks such as the one at `tick_s`, which come in multiples of 20 ms.
+        """The output of a tick is there. The next tick is at `tick_s`; let a slot fall `offset_s` behind it, when its
+        output usually is. Ticks come in multiples of 20 ms.
 
         The offset is no phase: when it grows, slots move later, when it shrinks, earlier, though the same phase may lie
         nearer the other way round. Otherwise an offset that rises fast and falls slowly would turn the grid against the
@@ -46,28 +57,43 @@ class SlotGrid:
         """
         if self._tick_s is None:
             self._offset_s = offset_s
+        else:
+            self._punctual = self._slot_s < self._tick_s + self._offset_s + SLOT_S / 2
         self._tick_s = tick_s
         self._wanted_offset_s = offset_s
 
     def take(self, now: float) -> float | None:
-        """The slot to serve at `now`, by its time on the grid: the newest one due. None when it is too early."""
+        """The slot to serve at `now`, by its time on the grid: the newest one due. None when it is too early, or its
+        frame is late."""
         if now < self.next_s:
             return None
-        missed = int((now - self.next_s) / SLOT_S)
+        if self._waits(now):
+            self.next_s = now + LOOK_AGAIN_S
+            return None
+        missed = int((now - self.next_s) / SLOT_S)  # the time that a slot has waited is no stall
         self.skipped += missed
-        slot_s = self.next_s + missed * SLOT_S
+        slot_s = self._slot_s + missed * SLOT_S
         following_s = slot_s + SLOT_S
-        self.next_s = following_s + self._slew_s(following_s)
+        self.next_s = self._slot_s = following_s + self._slew_s(following_s)
         return slot_s
 
     def restart(self, now: float) -> None:
         """Go on from `now` after a time without legs: no slot counts as skipped, and the wanted phase is taken at once,
         since nobody hears the jump."""
-        phase_s = self.next_s
+        phase_s = self._slot_s
         if self._tick_s is not None:
             self._offset_s = self._wanted_offset_s
             phase_s = self._tick_s + self._offset_s
-        self.next_s = phase_s + SLOT_S * math.ceil((now - phase_s) / SLOT_S)
+        self.next_s = self._slot_s = phase_s + SLOT_S * math.ceil((now - phase_s) / SLOT_S)
+
+    def _waits(self, now: float) -> bool:
+        """Is the next slot the one for a tick whose output is still to come?"""
+        if self._tick_s is None or not self._punctual:
+            return False
+        if abs(self._tick_s + self._offset_s - self._slot_s) > SLOT_S / 2:
+            return False
+        self._punctual = now < self._slot_s + MAX_WAIT_S
+        return self._punctual
 
     def _slew_s(self, slot_s: float) -> float:
         if self._tick_s is None:

@@ -17,20 +17,21 @@ export async function openMicrophone({
 } = {}) {
   if (!isSecure) throw new CallError('insecure_context', 'browsers give no microphone to a page without HTTPS');
   if (!mediaDevices?.getUserMedia) throw new CallError('microphone_failed', 'this browser has no getUserMedia');
+  const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
   try {
-    return await mediaDevices.getUserMedia({
-      audio: {
-        echoCancellation: true,
-        noiseSuppression: true,
-        autoGainControl: true,
-        channelCount: 1,
-        ...(deviceId && { deviceId: { ideal: deviceId } }),
-      },
+    if (!deviceId) return await mediaDevices.getUserMedia({ audio });
+    // Chromium gives the default to a mere wish (`ideal`).
+    return await mediaDevices.getUserMedia({ audio: { ...audio, deviceId: { exact: deviceId } } }).catch((error) => {
+      if (codeOf(error) !== 'microphone_missing') throw error;
+      return mediaDevices.getUserMedia({ audio });
     });
   } catch (cause) {
     throw microphoneError(cause);
   }
 }
+
+/** @param {{name?: string} | null} cause */
+const codeOf = (cause) => CODES[cause?.name ?? ''] ?? 'microphone_failed';
 
 /** @param {unknown} cause What getUserMedia was rejected with. */
 export function microphoneError(cause) {

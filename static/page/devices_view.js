@@ -123,6 +123,7 @@ export class DevicesView {
   async #ask() {
     try {
       for (const track of (await this.openMicrophone()).getTracks()) track.stop();
+      this.#tell('');
       await this.refresh();
       this.#elements.microphone.focus(); // the button is gone
     } catch (error) {

@@ -66,3 +66,12 @@ def test_scatter_of_ticks_is_smoothed_and_drift_followed() -> None:
 def test_frames_taken_together_keep_their_time() -> None:
     phase = TickPhase()
     assert [phase.smooth(1.0) / SAMPLE_RATE for _ in range(3)] == pytest.approx([1.0] * 3)
+
+
+def test_of_what_comes_at_once_in_the_beginning_only_the_newest_counts() -> None:
+    estimator = DelayEstimator(JitterConfig())
+    for k in range(3):  # a phone that took a moment to begin
+        estimator.learn(k * 2e-4, (41 - 20 * k) * MS, 480)
+    for k in range(1, 6):
+        estimator.learn(k * 0.02, MS, 480)
+    assert wanted_ms(estimator) == pytest.approx(10)

@@ -17,12 +17,22 @@ test('the microphone is opened with echo cancellation, noise suppression and gai
   assert.equal('deviceId' in asked.audio, false);
 });
 
-test('the chosen microphone is wished for, not insisted on', async () => {
-  let asked;
-  const mediaDevices = { getUserMedia: async (constraints) => ((asked = constraints), {}) };
-  await openMicrophone({ deviceId: 'usb', mediaDevices, isSecure: true });
-  assert.deepEqual(asked.audio.deviceId, { ideal: 'usb' });
-  assert.equal(asked.audio.echoCancellation, true);
+test('the chosen microphone is asked for, and the default where it is not there', async () => {
+  const given = [];
+  const mediaDevices = {
+    async getUserMedia({ audio }) {
+      given.push(audio.deviceId?.exact ?? 'default');
+      assert.equal(audio.echoCancellation, true);
+      if (audio.deviceId?.exact === 'pulled out') throw Object.assign(new Error(), { name: 'OverconstrainedError' });
+      if (audio.deviceId?.exact === 'busy') throw Object.assign(new Error(), { name: 'NotReadableError' });
+    },
+  };
+  const open = (deviceId) => openMicrophone({ deviceId, mediaDevices, isSecure: true });
+  await open('usb');
+  await open('pulled out');
+  assert.deepEqual(given, ['usb', 'pulled out', 'default']);
+  await assert.rejects(open('busy'), { code: 'microphone_busy' });
+  assert.equal(given.at(-1), 'busy', 'nobody else’s microphone instead');
 });
 
 test('each refusal has a code of its own', async () => {

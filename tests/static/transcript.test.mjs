@@ -224,3 +224,53 @@ test('what was said goes on to another page, about-to-be-heard words included, a
   assert.deepEqual(second.transcript.turns.map(({ final }) => final), [true, true, false]);
   assert.equal(new Set(second.transcript.turns.map(({ id }) => id)).size, 3);
 });
+
+test('what has arrived is coming, and becomes a word when it is heard', () => {
+  const { transcript, tick, changes } = scene();
+  for (const [index, word] of ['Once', ' upon', ' a'].entries()) transcript.agentDelta(delta(word, 100 * index), 0);
+  tick(0);
+  const [turn] = transcript.turns;
+  assert.deepEqual(texts(transcript), ['agent: Once']);
+  assert.deepEqual(turn.coming, ['upon', 'a']);
+  tick(100);
+  assert.deepEqual([texts(transcript)[0], turn.coming], ['agent: Once upon', ['a']]);
+  const told = changes.length;
+  transcript.agentDelta(delta(' time', 300), 110);
+  assert.deepEqual(turn.coming, ['a', 'time']);
+  assert.equal(changes.length, told + 1);
+});
+
+test('the rest of a word that has begun is told apart from the words after it', () => {
+  const { transcript, tick } = scene();
+  for (const [index, piece] of ['inter', 'rupt', ' me'].entries()) transcript.agentDelta(delta(piece, 100 * index), 0);
+  tick(0);
+  const [turn] = transcript.turns;
+  assert.deepEqual([texts(transcript)[0], turn.rest, turn.coming], ['agent: inter', 'rupt', ['me']]);
+  tick(100);
+  assert.deepEqual([texts(transcript)[0], turn.rest, turn.coming], ['agent: interrupt', '', ['me']]);
+});
+
+test('what never will be heard is not coming any more', () => {
+  const { transcript, playhead, tick } = scene();
+  for (const [index, word] of ['Once', ' upon', ' a'].entries()) transcript.agentDelta(delta(word, 400 * index), 0);
+  tick(0);
+  transcript.cancelled({ dropped_ms: 300 }, playhead, 10);
+  assert.deepEqual(transcript.turns[0].coming, []);
+  const other = scene();
+  for (const [index, word] of ['Once', ' upon'].entries()) other.transcript.agentDelta(delta(word, 400 * index), 0);
+  other.tick(0);
+  other.transcript.end();
+  assert.deepEqual([texts(other.transcript)[0], other.transcript.turns[0].coming], ['agent: Once', []]);
+});
+
+test('a word that begins within its frame is heard a little after it', () => {
+  const transcript = new Transcript(() => {}, { wordAfterMs: 40 });
+  const playhead = new Playhead();
+  transcript.agentDelta(delta('Hello', 200), 0);
+  playhead.update(200 * MS, 200);
+  assert.equal(transcript.hear(playhead, 200), 40);
+  assert.deepEqual(texts(transcript), []);
+  playhead.update(240 * MS, 240);
+  assert.equal(transcript.hear(playhead, 240), null);
+  assert.deepEqual(texts(transcript), ['agent: Hello']);
+});

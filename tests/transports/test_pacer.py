@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtc_server.transports.pacer import MAX_SLEW_S, SLOT_S, Pacer, SlotGrid
+from rtc_server.transports.pacer import MAX_SLEW_S, MAX_WAIT_S, SLOT_S, Pacer, SlotGrid
 
 
 def run(grid: SlotGrid, wakeups: list[float]) -> list[float]:
@@ -42,10 +44,11 @@ def test_first_leg_finds_the_wanted_phase_at_once() -> None:
 
 
 def serve(grid: SlotGrid, count: int) -> list[float]:
-    slots = []
-    for _ in range(count):
-        slots.append(grid.next_s)
-        grid.take(grid.next_s)
+    slots: list[float] = []
+    while len(slots) < count:
+        slot_s = grid.take(grid.next_s)
+        if slot_s is not None:
+            slots.append(slot_s)
     return slots
 
 
@@ -82,6 +85,48 @@ def test_grid_never_turns_against_the_wall_clock(offsets_s: list[float]) -> None
         grid.align(10.0 + 0.08 * tick, offset_s)
         count += len(serve(grid, 4))
     assert abs(grid.next_s - 10.0 - count * SLOT_S) <= max(offsets_s) + SLOT_S
+
+
+def ticking(
+    late_s: dict[int, float], stall_s: tuple[float, float] = (0.0, 0.0)
+) -> tuple[SlotGrid, list[tuple[float, float]]]:
+    """30 ticks from 10.0 on, 80 ms apart, whose outputs come 4 ms behind them, and later in some. The grid, and each
+    packet's slot with the time it left, by a pacer that is woken in time, except within `stall_s`."""
+    grid, sent = SlotGrid(10.005), []
+    outputs = [(10.0 + 0.08 * tick + 0.004 + late_s.get(tick, 0.0), tick) for tick in range(30)]
+    for step in range(round(30 * 0.08 / 0.0005)):
+        now = 10.0 + step * 0.0005
+        while outputs and outputs[0][0] <= now:
+            grid.align(10.0 + 0.08 * (outputs.pop(0)[1] + 1), 0.005)
+        if not stall_s[0] < now < stall_s[1] and (slot_s := grid.take(now)) is not None:
+            sent.append((slot_s, now))
+    return grid, sent
+
+
+def test_slot_of_a_late_frame_waits_for_it_and_those_behind_do_not() -> None:
+    grid, sent = ticking({10: 0.008, 20: 0.010})
+    waited = [(slot_s, now - slot_s) for slot_s, now in sent if now - slot_s > 0.001]
+    assert [slot_s for slot_s, _ in waited] == pytest.approx([10.805, 11.605])
+    assert [wait_s for _, wait_s in waited] == pytest.approx([0.007, 0.009], abs=0.002)
+    assert all(later - earlier == pytest.approx(SLOT_S) for (earlier, _), (later, _) in pairwise(sent))
+    assert grid.skipped == 0
+
+
+def test_slot_waits_for_no_longer_than_a_listener_forgives() -> None:
+    _, sent = ticking({10: 0.060})
+    assert max(now - slot_s for slot_s, now in sent) == pytest.approx(MAX_WAIT_S, abs=0.002)
+
+
+def test_nothing_waits_for_an_output_that_never_comes_in_time() -> None:
+    """An engine at its limit, or one that has nobody to answer before its edge."""
+    _, sent = ticking(dict.fromkeys(range(10, 25), 0.040))
+    assert sum(now - slot_s > 0.001 for slot_s, now in sent) == 1
+
+
+def test_slot_that_has_waited_is_not_skipped_because_the_loop_is_late_then() -> None:
+    grid, sent = ticking({10: 0.012}, stall_s=(10.812, 10.828))
+    assert grid.skipped == 0
+    assert all(later - earlier == pytest.approx(SLOT_S) for (earlier, _), (later, _) in pairwise(sent))
 
 
 @given(st.lists(st.floats(0.0, 0.3), min_size=1, max_size=100))

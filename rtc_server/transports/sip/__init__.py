@@ -7,6 +7,7 @@
     negotiation   offer and answer in SDP         media         ports, where packets go, the leg of a session
     trunk         who may call whom               call          from the INVITE to the BYE
     useragent     knows them all                  optionsprobe  asks a server whether it is there
+    flow, hosts   which way a message went, and how addresses are written
 
 Message, transaction, dialog and negotiation are sans-IO: bytes and moments go in, bytes come out.
 """

@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass
 
 from rtc_server.transports.sip.flow import Address, Flow
-from rtc_server.transports.sip.message.headers import Via
+from rtc_server.transports.sip.hosts import host_and_port
+from rtc_server.transports.sip.message.headers import MAX_FORWARDS, Via
 from rtc_server.transports.sip.message.message import Headers, Request, Response, SipParseError, parse
-from rtc_server.transports.sip.network.listenon import ListenOn, host_and_port
+from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.resolve import Resolver
 from rtc_server.transports.sip.network.target import Target
@@ -143,7 +144,7 @@ def _options(target: Target, ourselves: str) -> Request:
     host = f"[{target.host}]" if ":" in target.host else target.host
     transport = "" if target.transport == "udp" else f";transport={target.transport}"
     headers = Headers()
-    headers.add("Max-Forwards", "70")
+    headers.add("Max-Forwards", MAX_FORWARDS)
     headers.add("From", f"<sip:check@{ourselves}>;tag={secrets.token_hex(8)}")
     headers.add("To", f"<sip:{host}{port}>")
     headers.add("Call-ID", secrets.token_hex(16))

@@ -65,9 +65,7 @@ class Line:
         self.heard = 0
 
     def _open(self, on_message: Any, on_closed: Any, on_unreadable: Any) -> SipNetwork:
-        self.network = SipNetwork(
-            [ListenOn.parse("udp:127.0.0.1:0")], on_message, on_closed, on_unreadable=on_unreadable
-        )
+        self.network = SipNetwork([ListenOn("udp", "127.0.0.1", 0)], on_message, on_closed, on_unreadable=on_unreadable)
         return self.network
 
     async def start(self) -> None:

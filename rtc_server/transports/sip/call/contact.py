@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtc_server.transports.sip.call.surroundings import Network
 from rtc_server.transports.sip.flow import Flow
-from rtc_server.transports.sip.network.listenon import host_and_port
+from rtc_server.transports.sip.hosts import host_and_port
 
 
 def contact_of(network: Network, flow: Flow, *, secure: bool = False) -> str:

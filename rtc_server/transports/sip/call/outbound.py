@@ -28,9 +28,9 @@ from rtc_server.transports.sip.call.endreason import outcome_of, reason_header
 from rtc_server.transports.sip.call.requests import DialogRequests
 from rtc_server.transports.sip.call.sessionrefresh import min_se
 from rtc_server.transports.sip.call.surroundings import Surroundings, admit
-from rtc_server.transports.sip.dialog.dialog import MAX_FORWARDS, Dialog, tag_of
+from rtc_server.transports.sip.dialog.dialog import Dialog, tag_of
 from rtc_server.transports.sip.flow import Flow
-from rtc_server.transports.sip.message.headers import CSeq, RAck
+from rtc_server.transports.sip.message.headers import MAX_FORWARDS, CSeq, RAck
 from rtc_server.transports.sip.message.message import Headers, Request, Response
 from rtc_server.transports.sip.negotiation.sdp import MediaRefused
 from rtc_server.transports.sip.network.target import Target

@@ -7,20 +7,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from rtc_server.transports.sip.flow import Flow
-from rtc_server.transports.sip.message.headers import CSeq, NameAddr, SipUri, Via
+from rtc_server.transports.sip.hosts import is_address, private_network
+from rtc_server.transports.sip.message.headers import MAX_FORWARDS, CSeq, NameAddr, SipUri, Via
 from rtc_server.transports.sip.message.message import Headers, Request, Response
 
-MAX_FORWARDS = "70"
 MAX_ROUTES = 32
-
-_NOT_ROUTED = [
-    ipaddress.ip_network(text)
-    for text in (
-        *("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
-        *("::1/128", "fc00::/7", "fe80::/10"),
-    )
-]
-"""Addresses that mean something else in each network: private ones, and those of a NAT of a carrier's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +90,7 @@ class Dialog:
             contact=contact,
             local_cseq=0,
             remote_cseq=CSeq.parse(headers.get("CSeq") or "").number,
-            behind_nat=_is_address(via.host) and not _same_host(via.host, flow.remote[0]),
+            behind_nat=is_address(via.host) and not _same_host(via.host, flow.remote[0]),
         )
 
     @classmethod
@@ -222,23 +213,16 @@ def _routes(values: list[str]) -> list[str]:
     return values
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
 def _same_host(host: str, address: str) -> bool:
     return host.strip("[]").lower() == address.lower()
 
 
 def _is_reachable(host: str, seen_at: str) -> bool:
     """A name, or an address of the kind that the peer is seen at."""
-    if not _is_address(host):
+    if not is_address(host):
         return not host.lower().endswith(".invalid")
     address, seen = ipaddress.ip_address(host.strip("[]")), ipaddress.ip_address(seen_at.partition("%")[0])
     if address.version != seen.version or address.is_unspecified or address.is_multicast:
         return False
-    return all(seen in network for network in _NOT_ROUTED if address in network)
+    network = private_network(str(address))
+    return network is None or seen in network

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 
 from rtc_server.media.rtp import MalformedRtp, RtpPacket
 from rtc_server.transports.sip.flow import Address
+from rtc_server.transports.sip.hosts import private_network
 
 WINDOW_S = 10.0
 """How long behind a negotiation any host may prove to be the other end."""
@@ -23,15 +24,6 @@ SILENT_S = 0.5
 """A source from before the negotiation is given up for another one when it has been silent for so long."""
 MAX_CANDIDATES = 8
 """Sources looked at in one window; the one seen first makes room."""
-
-_PRIVATE = tuple(
-    ipaddress.ip_network(text)
-    for text in (
-        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8"),
-        *("fc00::/7", "fe80::/10", "::1/128"),
-    )
-)
-"""RFC 1918, 6598, 3927, 4193, 4291."""
 
 
 class Latch:
@@ -201,9 +193,4 @@ def reachable(host: str, peer_host: str | None) -> bool:
     address = ipaddress.ip_address(host)
     if address.is_unspecified or address.is_multicast or host == "255.255.255.255":
         return False
-    return peer_host is None or not _is_private(host) or _is_private(peer_host)
-
-
-def _is_private(host: str) -> bool:
-    address = ipaddress.ip_address(host)
-    return any(address in network for network in _PRIVATE)
+    return peer_host is None or private_network(host) is None or private_network(peer_host) is not None

@@ -18,14 +18,16 @@ from rtc_server.media.playout import Playout
 from rtc_server.session.leg import FloatFrame, Flushed, LegHandler, LegStats
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.rtp.session import RtpSession
+from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.media.latch import Latch
 from rtc_server.transports.sip.media.rtpport import RtpPort
 from rtc_server.transports.sip.media.srtp import SrtpContexts
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia
 
-DIALOG_BELIEVED_S = 3600.0
-"""How long a dialog is taken to stand without any proof: twice what session timers usually last."""
+DIALOG_BELIEVED_S = float(LONGEST_S)
+"""How long a dialog is taken to stand without any proof. Where there is a session timer, that ends the call before. So
+this bounds a call that is on hold, and whose other end knows no session timer and has gone without a word."""
 EVENT_ROOM = 64
 """Events that are taken at once. Who hears them has a bound of its own."""
 

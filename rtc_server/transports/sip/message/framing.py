@@ -43,23 +43,15 @@ class StreamFramer:
         """There is the beginning of something."""
         return bool(self._buffer)
 
-    def feed(self, data: bytes) -> list[bytes | KeepAlive]:
-        """Everything that is complete now.
-
-        Raises: SipParseError where the end of a message cannot be found, so that nothing behind it can be read. What
-        was complete before it is given out first, and the error comes with the next call.
-        """
+    def feed(self, data: bytes | memoryview) -> None:
+        """What has arrived."""
         self._buffer += data
-        items: list[bytes | KeepAlive] = []
-        try:
-            while (item := self._next()) is not None:
-                items.append(item)
-        except SipParseError:
-            if not items:
-                raise
-        return items
 
-    def _next(self) -> bytes | KeepAlive | None:
+    def next(self) -> bytes | KeepAlive | None:
+        """What is complete, one after the other; None: more has to arrive.
+
+        Raises: SipParseError where the end of a message cannot be found, so that nothing behind it can be read.
+        """
         buffer = self._buffer
         if not self._needed:
             if bytes(buffer[:4]) in (b"\r", b"\r\n\r"):

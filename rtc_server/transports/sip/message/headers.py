@@ -25,8 +25,21 @@ from rtc_server.transports.sip.message.grammar import (
 )
 from rtc_server.transports.sip.message.uri import SipUri
 
-__all__ = ["CSeq", "NameAddr", "RAck", "Reason", "SessionExpires", "SipUri", "Via", "delta_seconds", "split_list"]
+__all__ = [
+    "MAX_FORWARDS",
+    "CSeq",
+    "NameAddr",
+    "RAck",
+    "Reason",
+    "SessionExpires",
+    "SipUri",
+    "Via",
+    "delta_seconds",
+    "split_list",
+]
 
+MAX_FORWARDS = "70"
+"""Of every request of ours (RFC 3261 section 8.1.1.6)."""
 MAX_SEQUENCE_NUMBER = (1 << 32) - 1
 
 _VIA = re.compile(

@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 from rtc_server.transports.sip.flow import Address, Flow
-from rtc_server.transports.sip.network.listenon import ListenOn, host_and_port
+from rtc_server.transports.sip.hosts import host_and_port
+from rtc_server.transports.sip.network.listenon import ListenOn
 
 CACHE_S = 60.0
 """After which a route is asked for again: interfaces come and go."""

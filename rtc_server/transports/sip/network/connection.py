@@ -7,7 +7,6 @@ import contextlib
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from rtc_server.log import get_logger
@@ -29,7 +28,9 @@ class StreamLimits:
     """What connections may cost. Those that a call holds are neither idle, nor ever closed to make room."""
 
     connections: int = 1000
-    """In all. For one more the one that is idle the longest has to go."""
+    """In all. For one more the one that is idle the longest has to go, of strangers if there is one."""
+    strangers: int = 800
+    """Of those that are no trunk's, and have never been used by a call: they cannot take the room of the others."""
     connections_per_address: int = 50
     """That somebody opens to us. A proxy in front of the server needs one or two."""
     message_bytes: int = MAX_MESSAGE_BYTES
@@ -91,6 +92,8 @@ class Connection(asyncio.BufferedProtocol):
         """None until it is up."""
         self.holds = 0
         """Calls that use it."""
+        self.has_served = False
+        """A call has used it."""
         self.close_reason = "peer"
         self._kind = transport
         self._upcalls = upcalls
@@ -99,7 +102,9 @@ class Connection(asyncio.BufferedProtocol):
         self._turns = turns
         self._transport: asyncio.Transport | None = None
         self._framer = StreamFramer(limits.message_bytes)
-        self._buffer = bytearray(READ_BYTES)
+        # TLS reads on into slices of it, which must not be copies.
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._waits = False
         self._heard = False
         self.last_heard_s = clock()
         self._partial_since_s: float | None = None
@@ -157,13 +162,15 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
         _keep_alive(transport.get_extra_info("socket"))
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        done = self._turns.take(partial(self._hear, bytes(self._buffer[:nbytes])))
-        if not done and self._transport is not None:
-            self._transport.pause_reading()
+        self._framer.feed(self._buffer[:nbytes])
+        if not self._waits:
+            self._waits = not self._turns.take(self._read)
+            if self._waits and self._transport is not None:
+                self._transport.pause_reading()
 
     def eof_received(self) -> None:
         """The transport closes itself."""
@@ -178,33 +185,32 @@ class Connection(asyncio.BufferedProtocol):
         if self.flow is not None:
             self._upcalls.on_lost(self)
 
-    def _hear(self, data: bytes) -> None:
-        # An error behind whole messages comes with the call after theirs.
-        while self.flow is not None and self.usable and self._read(data, self.flow):
-            data = b""
-        if self._transport is not None:
-            self._transport.resume_reading()
-
-    def _read(self, data: bytes, flow: Flow) -> bool:
-        """True where there may be more to be had."""
-        try:
-            arrived = self._framer.feed(data)
-        except SipParseError as error:
-            self._upcalls.on_unreadable(error, flow)
-            self.close("unreadable")
-            return False
-        if arrived:
+    def _read(self) -> bool:
+        """One message. True: there may be another one."""
+        item = self._next()
+        if item is not None and self.flow is not None:
             self.last_heard_s = self._clock()
             self._partial_since_s = None
+            self._receive(item, self.flow)
+            return True
         if not self._framer.pending:
             self._partial_since_s = None
         elif self._partial_since_s is None:
             self._partial_since_s = self._clock()
-        for item in arrived:
-            if not self.usable:
-                return False
-            self._receive(item, flow)
-        return bool(arrived)
+        if self._waits and self._transport is not None:
+            self._waits = False
+            self._transport.resume_reading()
+        return False
+
+    def _next(self) -> bytes | KeepAlive | None:
+        if self.flow is None or not self.usable:
+            return None
+        try:
+            return self._framer.next()
+        except SipParseError as error:
+            self._upcalls.on_unreadable(error, self.flow)
+            self.close("unreadable")
+            return None
 
     def _receive(self, item: bytes | KeepAlive, flow: Flow) -> None:
         if isinstance(item, bytes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -15,11 +16,13 @@ from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.addresses import WILDCARDS, OwnAddress, SourceAddresses, place_towards
 from rtc_server.transports.sip.network.connection import StreamLimits
 from rtc_server.transports.sip.network.dns import DnsResolver
+from rtc_server.transports.sip.network.gate import Gate, OpenGate
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.resolve import Resolver, addresses_of
 from rtc_server.transports.sip.network.streams import Streams, listen_on_stream
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsContexts, TlsSettings
+from rtc_server.transports.sip.network.turns import Turns
 from rtc_server.transports.sip.network.udp import UdpSocket, bind_udp
 
 SWEEP_EVERY_S = 1.0
@@ -35,6 +38,8 @@ class SipNetwork:
         on_message: one whole message, never a keep-alive. What it raises is logged; the socket lives on.
         on_closed: a connection is gone, whoever closed it. Not called for UDP.
         on_unreadable: a stream that cannot be followed any more. What is sent to its flow meanwhile still leaves.
+        gate: whom to listen to, beside the hosts that calls are with. A connection on which somebody says more than is
+            listened to is closed.
         advertise: an address or a name that leads here from outside, where this machine's own addresses do not.
         clock: monotonic seconds.
     """
@@ -46,6 +51,7 @@ class SipNetwork:
         on_closed: Callable[[Flow], None],
         *,
         on_unreadable: Callable[[SipParseError, Flow], None] | None = None,
+        gate: Gate | None = None,
         tls: TlsSettings | None = None,
         advertise: str | None = None,
         limits: StreamLimits | None = None,
@@ -57,6 +63,9 @@ class SipNetwork:
         self._on_message = on_message
         self._on_closed = on_closed
         self._on_unreadable = on_unreadable
+        self._gate = gate or OpenGate()
+        self._turns = Turns()
+        self._in_calls: Counter[str] = Counter()  # hosts
         self._tls = TlsContexts(tls or TlsSettings())
         self._own = OwnAddress(advertise)
         self._resolver = resolver or DnsResolver()
@@ -65,12 +74,14 @@ class SipNetwork:
         self._ids = count(1)
         self._udp: dict[int, UdpSocket] = {}
         self.streams = Streams(
-            self._receive,
+            self._receive_on_stream,
             self._give_up,
             self._lose,
             self._tls,
             limits or StreamLimits(),
             clock,
+            self._gate,
+            self._turns,
             self._ids,
         )
         self._sweeping: asyncio.TimerHandle | None = None
@@ -82,7 +93,7 @@ class SipNetwork:
 
     async def start(self) -> None:
         """Raises: ConfigError where a place cannot be listened on, or a certificate is no good."""
-        self._tls.load(listens=any(place.transport == "tls" for place in self._listen))
+        await asyncio.to_thread(self._tls.load, any(place.transport == "tls" for place in self._listen))
         for place in self._listen:
             try:
                 got = self._open(place)
@@ -105,6 +116,7 @@ class SipNetwork:
         for item in self._udp.values():
             item.close()
         self._udp.clear()
+        self._turns.close()
 
     def send(self, data: bytes, flow: Flow) -> None:
         """Put a message on its way; never waits. Raises: OSError where it is known that it will not arrive."""
@@ -135,11 +147,17 @@ class SipNetwork:
         raise failure
 
     def hold(self, flow: Flow) -> None:
-        """A call uses this flow: its connection is not closed for being idle. `release` it once for each `hold`."""
+        """A call uses this flow: its peer is listened to, and its connection not closed for being idle. `release` it
+        once for each `hold`."""
+        self._in_calls[flow.remote[0]] += 1
         if flow.transport != "udp":
             self.streams.hold(flow)
 
     def release(self, flow: Flow) -> None:
+        host = flow.remote[0]
+        self._in_calls[host] -= 1
+        if self._in_calls[host] <= 0:
+            del self._in_calls[host]
         if flow.transport != "udp":
             self.streams.release(flow)
 
@@ -153,7 +171,7 @@ class SipNetwork:
 
     def _open(self, place: ListenOn) -> ListenOn:
         if place.transport == "udp":
-            item = UdpSocket(bind_udp(place), next(self._ids), self._sources, self._receive)
+            item = UdpSocket(bind_udp(place), next(self._ids), self._sources, self._turns, self._hears, self._receive)
             self._udp[item.id] = item
             return item.place
         bound = listen_on_stream(place)
@@ -174,6 +192,15 @@ class SipNetwork:
         return None if place is None or place.host in WILDCARDS else place.host
 
     # ---- from the sockets: nothing gets out of here ------------------------------------------------------------------
+
+    def _hears(self, host: str) -> bool:
+        return host in self._in_calls or self._gate.hears(host)
+
+    def _receive_on_stream(self, data: bytes, flow: Flow) -> None:
+        if self._hears(flow.remote[0]):
+            self._receive(data, flow)
+        else:
+            self.streams.drop(flow, "flood")
 
     def _receive(self, data: bytes, flow: Flow) -> None:
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from rtc_server.transports.sip.flow import Address, Transport
+from rtc_server.transports.sip.hosts import is_address
 from rtc_server.transports.sip.network.listenon import DEFAULT_PORT
 from rtc_server.transports.sip.network.target import Target
 
@@ -50,14 +50,6 @@ async def addresses_of(target: Target, resolver: Resolver, chance: random.Random
         if records:
             return await _addresses_of_servers(in_order(records, chance), resolver)
     return [(address, port) for address in await _looked_up(target.host, resolver)]
-
-
-def is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def in_order(records: Iterable[ServerRecord], chance: random.Random) -> list[ServerRecord]:

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Address, Flow
+from rtc_server.transports.sip.hosts import is_address
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.connection import Connection, StreamLimits, Upcalls
+from rtc_server.transports.sip.network.gate import Gate
 from rtc_server.transports.sip.network.listenon import ListenOn
-from rtc_server.transports.sip.network.resolve import is_address
 from rtc_server.transports.sip.network.tls import TlsContexts
 from rtc_server.transports.sip.network.turns import Turns
 
@@ -39,6 +40,7 @@ class Streams:
     yet.
 
     Args:
+        turns: of all sockets.
         ids: for flows; shared with sockets of other kinds.
         on_closed: a flow is gone.
     """
@@ -51,6 +53,8 @@ class Streams:
         tls: TlsContexts,
         limits: StreamLimits,
         clock: Callable[[], float],
+        gate: Gate,
+        turns: Turns,
         ids: Iterator[int] | None = None,
     ) -> None:
         self.refused: Counter[str] = Counter()
@@ -61,7 +65,8 @@ class Streams:
         self._tls = tls
         self._limits = limits
         self._clock = clock
-        self._turns = Turns()
+        self._gate = gate
+        self._turns = turns
         self._ids = ids if ids is not None else count(1)
         self._connections: dict[int, Connection] = {}
         self._inbound: Counter[str] = Counter()  # by neighbourhood
@@ -117,11 +122,17 @@ class Streams:
         """A call uses it from now on: idle or not, it stays."""
         if (connection := self._connections.get(flow.id)) is not None:
             connection.holds += 1
+            connection.has_served = True
 
     def release(self, flow: Flow) -> None:
         """Once for each `hold`."""
         if (connection := self._connections.get(flow.id)) is not None and connection.holds:
             connection.holds -= 1
+
+    def drop(self, flow: Flow, reason: str) -> None:
+        """Close it at once. What is unsent is lost."""
+        if (connection := self._connections.get(flow.id)) is not None:
+            connection.drop(reason)
 
     def sweep(self) -> None:
         """Close what is overdue. To be called about once a second."""
@@ -169,7 +180,10 @@ class Streams:
         if self._inbound[_neighbourhood(remote[0])] >= self._limits.connections_per_address:
             self.refused["too_many_from_address"] += 1
             accepted.close()
-        elif not self._make_room():
+        elif not self._gate.hears(remote[0]):
+            self.refused["flood"] += 1
+            accepted.close()
+        elif not self._make_room(for_stranger=not self._gate.is_trunk(remote[0])):
             self.refused["too_many"] += 1
             accepted.close()
         else:
@@ -178,10 +192,9 @@ class Streams:
             establishing.add_done_callback(partial(self._on_established, connection, accepted))
 
     async def _establish(self, connection: Connection, accepted: socket.socket, transport: StreamTransport) -> None:
-        loop = asyncio.get_running_loop()
-        context = self._tls.server() if transport == "tls" else None
+        context = await self._tls.server() if transport == "tls" else None
         try:
-            await loop.connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 accepted,
                 ssl=context,
@@ -209,12 +222,12 @@ class Streams:
         return None
 
     async def _open(self, transport: StreamTransport, remote: Address, name: str, source: str | None) -> Flow:
-        if not self._make_room():
+        if not self._make_room(for_stranger=False):
             self.refused["too_many"] += 1
             raise ConnectionError("there are too many SIP connections")
         connection = self._add(transport, remote, inbound=False, verified_name=name)
-        context = self._tls.client() if transport == "tls" else None
         try:
+            context = await self._tls.client(name) if transport == "tls" else None
             async with asyncio.timeout(self._limits.connect_s):
                 await asyncio.get_running_loop().create_connection(
                     lambda: connection,
@@ -270,15 +283,23 @@ class Streams:
         if connection.flow is not None:
             self._on_closed(connection.flow)
 
-    def _make_room(self) -> bool:
+    def _make_room(self, *, for_stranger: bool) -> bool:
         """For one more connection."""
-        if len(self._connections) < self._limits.connections:
+        everyone = self._connections.values()
+        if len(everyone) < min(self._limits.strangers, self._limits.connections):
             return True
-        idle = [connection for connection in self._connections.values() if connection.usable and not connection.holds]
-        if not idle:
-            return False
-        min(idle, key=lambda connection: connection.last_heard_s).drop("room")
-        return True
+        strangers = [connection for connection in everyone if self._is_stranger(connection)]
+        if len(everyone) < self._limits.connections and not (for_stranger and len(strangers) >= self._limits.strangers):
+            return True
+        for candidates in (strangers,) if for_stranger else (strangers, everyone):
+            idle = [connection for connection in candidates if connection.usable and not connection.holds]
+            if idle:
+                min(idle, key=lambda connection: connection.last_heard_s).drop("room")
+                return True
+        return False
+
+    def _is_stranger(self, connection: Connection) -> bool:
+        return connection.inbound and not connection.has_served and not self._gate.is_trunk(connection.remote[0])
 
     def _start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, name=name)

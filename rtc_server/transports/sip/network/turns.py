@@ -12,11 +12,15 @@ from collections import deque
 from collections.abc import Callable
 
 TURN_S = 0.004
-"""Of one turn of the loop. What is begun is finished."""
+"""Of one turn of the loop, for all sockets together. What is begun is finished."""
+
+Work = Callable[[], bool]
+"""One step of it, as short as can be; must not raise. True: there may be more to do."""
 
 
 class Turns:
-    """Work of many, in the order in which it comes, `TURN_S` a turn of the loop. Event loop's thread only.
+    """Steps of many, `TURN_S` a turn of the loop. Those who wait take a step each, in their order, so that nobody with
+    much to say keeps the others from theirs. Event loop's thread only.
 
     Whoever has to wait should bring nothing more meanwhile: there is no other bound.
 
@@ -26,30 +30,44 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Work] = deque()
         self._used_s = 0.0
         self._next: asyncio.Handle | None = None
 
-    def take(self, work: Callable[[], None]) -> bool:
-        """Do it, at once or in a later turn, where it must not raise. True: it has been done."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().call_soon(self._begin)
+    def take(self, work: Work) -> bool:
+        """Do it, at once or in later turns. True: it has been done."""
+        self._come_back()
         if self._waiting or self._used_s >= TURN_S:
             self._waiting.append(work)
             return False
-        self._do(work)
-        return True
+        began_s = self._clock()
+        spent_s = self._used_s
+        more = True
+        while more and self._used_s < TURN_S:
+            more = work()
+            self._used_s = spent_s + self._clock() - began_s
+        if more:
+            self._waiting.append(work)
+        return not more
+
+    def close(self) -> None:
+        """What waits is not done any more. May be called twice."""
+        self._waiting.clear()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _come_back(self) -> None:
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
         self._next, self._used_s = None, 0.0
-        while self._waiting and self._used_s < TURN_S:
-            self._do(self._waiting.popleft())
-        if self._waiting:
-            self._next = asyncio.get_running_loop().call_soon(self._begin)
-
-    def _do(self, work: Callable[[], None]) -> None:
         began_s = self._clock()
-        try:
-            work()
-        finally:
-            self._used_s += self._clock() - began_s
+        while self._waiting and self._used_s < TURN_S:
+            work = self._waiting.popleft()
+            if work():
+                self._waiting.append(work)
+            self._used_s = self._clock() - began_s
+        if self._waiting:
+            self._come_back()

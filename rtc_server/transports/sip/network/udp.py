@@ -7,18 +7,18 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from rtc_server import metrics
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.network.addresses import WILDCARDS, SourceAddresses
 from rtc_server.transports.sip.network.listenon import ListenOn
-from rtc_server.transports.sip.network.turns import TURN_S
+from rtc_server.transports.sip.network.turns import Turns
 
 MAX_DATAGRAM_BYTES = 65_535
 BUFFER_BYTES = 1 << 20
-BATCH_DATAGRAMS = 16
-"""Read in one go, within `TURN_S`, so that a flood does not keep audio waiting."""
+STEP_DATAGRAMS = 16
+"""Looked at in one step of a turn, which ends with the first that is listened to."""
 _KEEP_ALIVE = b"\r\n\0 "
 """Of nothing else are datagrams that keep a NAT's binding: CRLF (RFC 5626 section 4.4.1); some phones send zeros."""
 
@@ -30,6 +30,8 @@ class UdpSocket:
 
     Args:
         id: for its flows.
+        turns: of all sockets. What has to wait for its turn waits in the kernel.
+        hears: whether one more datagram of a host is listened to.
         on_datagram: gets what is more than a keep-alive, and must not raise.
     """
 
@@ -38,6 +40,8 @@ class UdpSocket:
         bound: socket.socket,
         id: int,
         sources: SourceAddresses,
+        turns: Turns,
+        hears: Callable[[str], bool],
         on_datagram: Callable[[bytes, Flow], None],
     ) -> None:
         self.id = id
@@ -48,7 +52,11 @@ class UdpSocket:
         self._is_wildcard = host in WILDCARDS
         self._socket = bound
         self._sources = sources
+        self._turns = turns
+        self._waits = False
+        self._hears = hears
         self._on_datagram = on_datagram
+        self._flood = metrics.DATAGRAMS_DROPPED.labels("sip_flood")
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(bound, self._on_readable)
         self._closed = False
@@ -77,36 +85,49 @@ class UdpSocket:
             self._socket.close()
 
     def _on_readable(self) -> None:
-        began_s = self._loop.time()
-        for _ in range(BATCH_DATAGRAMS):
-            if self._closed or self._loop.time() - began_s > TURN_S:
-                return
+        if not self._waits:
+            self._waits = not self._turns.take(self._read)
+
+    def _read(self) -> bool:
+        """Datagrams up to one that is listened to. True: there may be more."""
+        for _ in range(STEP_DATAGRAMS):
+            if self._closed:
+                return False
             try:
                 data, remote = self._socket.recvfrom(MAX_DATAGRAM_BYTES)
             except (BlockingIOError, InterruptedError):
-                return
+                self._waits = False
+                return False
             except OSError:
                 # An error that an earlier datagram met. The socket is none the worse for it.
                 self._drop("socket_error")
-                continue
-            self._receive(data, remote)
+            else:
+                if self._receive(data, remote):
+                    break
+        return True
 
-    def _receive(self, data: bytes, remote: tuple[Any, ...]) -> None:
+    def _receive(self, data: bytes, remote: tuple[Any, ...]) -> bool:
+        """Whether it was listened to."""
         if not data.strip(_KEEP_ALIVE):
-            return None
+            return False
         if data[0] <= 3:
             return self._drop("stun")  # RFC 7983; nobody here has said that it answers (RFC 5626 section 8)
         if not remote[1]:
             return self._drop("no_port")
+        if not self._hears(remote[0]):
+            self._flood.inc()
+            return False
         try:
             flow = self.flow_to((remote[0], remote[1]))
         except OSError:
             return self._drop("no_route")
-        return self._on_datagram(data, flow)
+        self._on_datagram(data, flow)
+        return True
 
-    def _drop(self, reason: str) -> None:
+    def _drop(self, reason: str) -> Literal[False]:
         self.dropped[reason] += 1
         metrics.DATAGRAMS_DROPPED.labels(reason).inc()
+        return False
 
 
 def bind_udp(place: ListenOn) -> socket.socket:

@@ -50,7 +50,7 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Layer:
     """What a transaction needs of the layer it lives in."""
 
     timers: Timers
@@ -67,12 +67,12 @@ class Surroundings:
 class Transaction(ABC):
     """A request, the state of its transaction, and the timers that run, by their letters."""
 
-    def __init__(self, request: Request, flow: Flow, surroundings: Surroundings, state: State) -> None:
+    def __init__(self, request: Request, flow: Flow, layer: Layer, state: State) -> None:
         self.request = request
         self.flow = flow
         self.state = state
-        self._around = surroundings
-        self._intervals = surroundings.intervals
+        self._layer = layer
+        self._intervals = layer.intervals
         self._running: dict[str, Timer] = {}
         self._latest = b""
         """What is sent again."""
@@ -101,7 +101,7 @@ class Transaction(ABC):
 
     def _send(self, data: bytes) -> None:
         try:
-            self._around.send(data, self.way_out)
+            self._layer.send(data, self.way_out)
         except OSError as error:
             if not self.way_out.reliable and error.errno in LOST_ON_THE_WAY:
                 return  # it is sent again, or the transaction's time runs out
@@ -130,7 +130,7 @@ class Transaction(ABC):
 
     def _start(self, letter: str, delay_s: float, callback: Callable[[], None]) -> None:
         self._stop(letter)
-        self._running[letter] = self._around.timers.after(delay_s, callback)
+        self._running[letter] = self._layer.timers.after(delay_s, callback)
 
     def _stop(self, *letters: str) -> None:
         for letter in letters:
@@ -154,7 +154,7 @@ class Transaction(ABC):
     def _end(self) -> None:
         if not self.over:
             self._enter(State.TERMINATED)
-            self._around.ended()
+            self._layer.ended()
 
 
 class ClientTransaction(Transaction):
@@ -170,12 +170,12 @@ class ClientTransaction(Transaction):
         self,
         request: Request,
         flow: Flow,
-        surroundings: Surroundings,
+        layer: Layer,
         state: State,
         on_response: Callable[[Response], None],
         on_failure: Callable[[Failure], None],
     ) -> None:
-        super().__init__(request, flow, surroundings, state)
+        super().__init__(request, flow, layer, state)
         self._on_response = on_response
         self._on_failure = on_failure
         self._latest = request.to_bytes()
@@ -206,10 +206,8 @@ class ServerTransaction(Transaction):
             transaction remembers it (section 8.2.7).
     """
 
-    def __init__(
-        self, request: Request, flow: Flow, surroundings: Surroundings, state: State, back: Flow, to_tag: str
-    ) -> None:
-        super().__init__(request, flow, surroundings, state)
+    def __init__(self, request: Request, flow: Flow, layer: Layer, state: State, back: Flow, to_tag: str) -> None:
+        super().__init__(request, flow, layer, state)
         self.back = back
         self.to_tag = to_tag
         self.on_failure: Callable[[Failure], None] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtc_server.transports.sip.message.headers import CSeq, NameAddr
+from rtc_server.transports.sip.message.headers import MAX_FORWARDS, CSeq, NameAddr
 from rtc_server.transports.sip.message.message import Headers, Request, Response
 
 REASONS = {
@@ -96,7 +96,7 @@ def cancel_of(invite: Request, reason: str | None = None) -> Request:
 def _of_same_transaction(invite: Request, method: str) -> Request:
     headers = Headers()
     headers.add("Via", invite.headers.all("Via")[0])
-    headers.add("Max-Forwards", "70")
+    headers.add("Max-Forwards", MAX_FORWARDS)
     _copy(invite, ("From", "To", "Call-ID", "Route"), headers)
     headers.add("CSeq", f"{CSeq.parse(invite.headers.get('CSeq') or '').number} {method}")
     return Request(method, invite.uri, headers, b"")

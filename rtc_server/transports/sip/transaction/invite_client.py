@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, Response
-from rtc_server.transports.sip.transaction.base import ClientTransaction, Failure, State, Surroundings
+from rtc_server.transports.sip.transaction.base import ClientTransaction, Failure, Layer, State
 from rtc_server.transports.sip.transaction.derived import ack_to, cancel_of
 
 
@@ -25,12 +25,12 @@ class InviteClientTransaction(ClientTransaction):
         self,
         request: Request,
         flow: Flow,
-        surroundings: Surroundings,
+        layer: Layer,
         on_response: Callable[[Response], None],
         on_failure: Callable[[Failure], None],
         send_cancel: Callable[[Request], None],
     ) -> None:
-        super().__init__(request, flow, surroundings, State.CALLING, on_response, on_failure)
+        super().__init__(request, flow, layer, State.CALLING, on_response, on_failure)
         self._send_cancel = send_cancel
         self._cancel: Request | None = None
         self._cancelling = False

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, Response
-from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction, State, Surroundings
+from rtc_server.transports.sip.transaction.base import Failure, Layer, ServerTransaction, State
 
 
 class InviteServerTransaction(ServerTransaction):
@@ -16,8 +16,8 @@ class InviteServerTransaction(ServerTransaction):
     only keeps repeated INVITEs from becoming calls, for 64*T1 (timer L). How long it may ring is the user's matter.
     """
 
-    def __init__(self, request: Request, flow: Flow, surroundings: Surroundings, back: Flow, to_tag: str) -> None:
-        super().__init__(request, flow, surroundings, State.PROCEEDING, back, to_tag)
+    def __init__(self, request: Request, flow: Flow, layer: Layer, back: Flow, to_tag: str) -> None:
+        super().__init__(request, flow, layer, State.PROCEEDING, back, to_tag)
         self.on_cancel: Callable[[Request], None] | None = None
         """Set by the user: told of the CANCEL before the 487 goes out. It may respond otherwise, or just tidy up."""
 
@@ -46,7 +46,7 @@ class InviteServerTransaction(ServerTransaction):
             self._start("L", self._intervals.timeout_s, self._end)
         elif response.status >= 300:
             self._enter(State.COMPLETED)
-            self._around.answered()
+            self._layer.answered()
             self._start("H", self._intervals.timeout_s, lambda: self._fail(Failure.TIMEOUT))
             if not self.flow.reliable:
                 self._repeat("G", self._intervals.t1_s, self._doubled)

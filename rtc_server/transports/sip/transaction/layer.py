@@ -14,13 +14,14 @@ from functools import partial
 from rtc_server.errors import TransactionsFull
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.hosts import host_and_port
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.transaction.base import (
     ClientTransaction,
     Failure,
+    Layer,
     ServerTransaction,
     State,
-    Surroundings,
     Transaction,
 )
 from rtc_server.transports.sip.transaction.derived import response_to
@@ -90,7 +91,7 @@ class Transactions:
         self._intervals = intervals or Intervals()
         self._on_request = on_request
         self._on_ack = on_ack
-        self._sent_by = sent_by or _own_address
+        self._sent_by = sent_by or (lambda flow: host_and_port(*flow.local))
         self._may_refuse = may_refuse
         self._limit = limit
         self._random_token = random_token
@@ -143,8 +144,8 @@ class Transactions:
         branch = self._stamp(request, flow)
         key = client_key(branch, request.method)
         send_cancel = partial(self._send_cancel, branch, flow)
-        around = self._surroundings(ended=partial(self._forget_client, key))
-        transaction = InviteClientTransaction(request, flow, around, on_response, on_failure, send_cancel)
+        layer = self._layer(ended=partial(self._forget_client, key))
+        transaction = InviteClientTransaction(request, flow, layer, on_response, on_failure, send_cancel)
         self._start(key, transaction)
         return transaction
 
@@ -227,11 +228,11 @@ class Transactions:
         if not self._make_room():
             self._refuse(request, flow, arrival.back, 503, to_tag)
             return
-        around = self._surroundings(
+        layer = self._layer(
             ended=partial(self._forget_server, arrival), answered=partial(self._on_answered, arrival.key)
         )
         kind = InviteServerTransaction if request.method == "INVITE" else NonInviteServerTransaction
-        transaction = kind(request, flow, around, arrival.back, to_tag)
+        transaction = kind(request, flow, layer, arrival.back, to_tag)
         self._servers[arrival.key] = transaction
         if arrival.merge_key is not None:
             self._merge_keys.add(arrival.merge_key)
@@ -281,8 +282,8 @@ class Transactions:
     def _start_other(
         self, key: Key, request: Request, flow: Flow, on_response: OnResponse, on_failure: OnFailure
     ) -> NonInviteClientTransaction:
-        around = self._surroundings(ended=partial(self._forget_client, key))
-        transaction = NonInviteClientTransaction(request, flow, around, on_response, on_failure)
+        layer = self._layer(ended=partial(self._forget_client, key))
+        transaction = NonInviteClientTransaction(request, flow, layer, on_response, on_failure)
         self._start(key, transaction)
         return transaction
 
@@ -291,8 +292,8 @@ class Transactions:
         self._link(transaction)
         transaction.start()
 
-    def _surroundings(self, ended: Callable[[], None], answered: Callable[[], None] = lambda: None) -> Surroundings:
-        return Surroundings(self._timers, self._intervals, self._send_raw, answered, ended)
+    def _layer(self, ended: Callable[[], None], answered: Callable[[], None] = lambda: None) -> Layer:
+        return Layer(self._timers, self._intervals, self._send_raw, answered, ended)
 
     def _on_answered(self, key: Key) -> None:
         self._answered[key] = self._servers[key]
@@ -319,8 +320,3 @@ class Transactions:
         """A To tag: nobody can guess it, and the same request gets the same one (RFC 3261 sections 8.2.7, 19.3)."""
         data = identity if isinstance(identity, bytes) else identity.encode()
         return hashlib.blake2b(data, key=self._tag_key, digest_size=8).hexdigest()
-
-
-def _own_address(flow: Flow) -> str:
-    host, port = flow.local
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

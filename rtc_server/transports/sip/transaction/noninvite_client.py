@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, Response
-from rtc_server.transports.sip.transaction.base import ClientTransaction, Failure, State, Surroundings
+from rtc_server.transports.sip.transaction.base import ClientTransaction, Failure, Layer, State
 
 
 class NonInviteClientTransaction(ClientTransaction):
@@ -16,11 +16,11 @@ class NonInviteClientTransaction(ClientTransaction):
         self,
         request: Request,
         flow: Flow,
-        surroundings: Surroundings,
+        layer: Layer,
         on_response: Callable[[Response], None],
         on_failure: Callable[[Failure], None],
     ) -> None:
-        super().__init__(request, flow, surroundings, State.TRYING, on_response, on_failure)
+        super().__init__(request, flow, layer, State.TRYING, on_response, on_failure)
 
     def start(self) -> None:
         self._start("F", self._intervals.timeout_s, lambda: self._fail(Failure.TIMEOUT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, Response
-from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction, State, Surroundings
+from rtc_server.transports.sip.transaction.base import Failure, Layer, ServerTransaction, State
 from rtc_server.transports.sip.transaction.timers import Intervals
 
 
@@ -15,8 +15,8 @@ class NonInviteServerTransaction(ServerTransaction):
     (RFC 4320 section 4.1). After 64*T1 without an answer there is nobody to answer any more (section 4.2).
     """
 
-    def __init__(self, request: Request, flow: Flow, surroundings: Surroundings, back: Flow, to_tag: str) -> None:
-        super().__init__(request, flow, surroundings, State.TRYING, back, to_tag)
+    def __init__(self, request: Request, flow: Flow, layer: Layer, back: Flow, to_tag: str) -> None:
+        super().__init__(request, flow, layer, State.TRYING, back, to_tag)
         self._start("100", _until_slowest_s(self._intervals), self._cover)
         self._start("F", self._intervals.timeout_s, lambda: self._fail(Failure.TIMEOUT))  # as in the client
 
@@ -34,7 +34,7 @@ class NonInviteServerTransaction(ServerTransaction):
         else:
             self._enter(State.COMPLETED)
             self._send_again()
-            self._around.answered()
+            self._layer.answered()
             self._linger("J", 0.0 if self.flow.reliable else self._intervals.timeout_s)
         return True
 

@@ -1,4 +1,5 @@
-"""Whose request is this? Asked for each one outside a dialog, before anything else is spent on it.
+"""Whose request is this? Asked for each one outside a dialog, before anything else is spent on it but its reading; and
+of most messages of a flood not even that is.
 
 A trunk is known by where its requests come from, else by a digest (RFC 3261 section 22). Everybody else is a stranger,
 who gets no slot, no transaction and no state beside a place in a bounded table. ACK and CANCEL are never challenged:
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from rtc_server import metrics
@@ -19,7 +21,7 @@ from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.digest import Challenger, Outcome
 from rtc_server.transports.sip.message.message import Request
 from rtc_server.transports.sip.trunk.callers import callee_of
-from rtc_server.transports.sip.trunk.sources import Source, Sources, source_of
+from rtc_server.transports.sip.trunk.sources import MAX_SOURCES, Source, Sources, source_of
 from rtc_server.transports.sip.trunk.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
 
@@ -29,6 +31,9 @@ UnknownPolicy = Literal["drop", "challenge", "forbid"]
 
 TRUNK_REQUESTS_PER_S = 200.0
 TRUNK_REQUESTS_AT_ONCE = 400.0
+STRANGERS_PER_S = 200.0
+STRANGERS_AT_ONCE = 400.0
+"""Messages of them all that are read: reading one takes a good part of a millisecond."""
 ANSWERS_PER_S = 200.0
 """To all strangers together: over UDP the source of a request may be a victim's address."""
 ANSWERS_AT_ONCE = 400.0
@@ -90,15 +95,32 @@ class Gatekeeper:
         self._challenger = Challenger(realm, clock, secret, algorithms)
         self._clock = clock
         self._trunk_limits = {trunk.name: RateLimit(TRUNK_REQUESTS_PER_S, TRUNK_REQUESTS_AT_ONCE) for trunk in trunks}
+        self._trunk_at = lru_cache(maxsize=MAX_SOURCES)(trunks.by_address)
         self._sources = Sources()
+        self._strangers = RateLimit(STRANGERS_PER_S, STRANGERS_AT_ONCE)
         self._answers = RateLimit(ANSWERS_PER_S, ANSWERS_AT_ONCE)
         self._sparse = SparseLog(log, LINES_OF_EACH, LINES_OF_ALL)
+
+    def is_trunk(self, host: str) -> bool:
+        """Whether a trunk is known by this address, an IPv4 or IPv6 literal."""
+        return self._trunk_at(host) is not None
+
+    def hears(self, host: str) -> bool:
+        """Whether one more message from there is read at all. It counts.
+
+        Calls that there are do not depend on it: nobody asks for the hosts that they are with.
+        """
+        if self._trunk_at(host) is not None:
+            return True
+        now = self._clock()
+        heard = self._sources.of(host).hears(now)
+        return heard and (self._sources.is_proven(host) or self._strangers.allow(now))
 
     def identify(self, request: Request, flow: Flow) -> Identity:
         """`request` lies outside of all dialogs and transactions that there are."""
         now = self._clock()
         address = flow.remote[0]
-        trunk = self._trunks.by_address(address)
+        trunk = self._trunk_at(address)
         if trunk is not None:
             return Known(trunk) if self._trunk_limits[trunk.name].allow(now) else _ignored("sip_flood")
         if request.method in ("ACK", "CANCEL"):
@@ -121,7 +143,7 @@ class Gatekeeper:
     def may_refuse(self, flow: Flow) -> bool:
         """Whether a request from there that cannot be read is answered at all."""
         now = self._clock()
-        trunk = self._trunks.by_address(flow.remote[0])
+        trunk = self._trunk_at(flow.remote[0])
         if trunk is not None:
             return self._trunk_limits[trunk.name].allow(now)
         return self._unknown != "drop" and self._sources.of(flow.remote[0]).allow(now) and self._answers.allow(now)
@@ -136,7 +158,7 @@ class Gatekeeper:
         for value in request.headers.all("Authorization")[:MAX_CREDENTIALS]:
             verdict = self._challenger.check(value, request.method, request.uri, self._password_of)
             if verdict.outcome is Outcome.OK:
-                return self._known(verdict.username, source)
+                return self._known(verdict.username, flow.remote[0])
             if verdict.outcome is Outcome.STALE:
                 return Challenge(tuple(self._challenger.challenge(stale=True)))
             if verdict.outcome is Outcome.WRONG:
@@ -151,11 +173,11 @@ class Gatekeeper:
             return Refuse(403)
         return Challenge(tuple(self._challenger.challenge()))
 
-    def _known(self, username: str, source: Source) -> Known | Refuse:
+    def _known(self, username: str, address: str) -> Known | Refuse:
         trunk = self._trunks.by_username(username)
         if trunk is None:
             return Refuse(403)
-        source.succeed()
+        self._sources.prove(address)
         return Known(trunk)
 
     def _password_of(self, username: str) -> str | None:

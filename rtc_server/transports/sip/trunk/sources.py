@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
+from functools import lru_cache
 
 from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.sip.trunk.trunks import ip_of
 
 MAX_SOURCES = 4096
 """Remembered at once; the one not heard of for longest is forgotten."""
+MESSAGES_PER_S = 50.0
+MESSAGES_AT_ONCE = 200.0
+"""Which are read at all. A call that comes with a digest takes four before it is one."""
 REQUESTS_PER_S = 20.0
 REQUESTS_AT_ONCE = 80.0
 FAILURES_FREE = 4
@@ -22,16 +26,21 @@ MAX_BACKOFF_S = 60.0
 class Source:
     """One address of strangers, or one IPv6 network of theirs. Times are monotonic seconds."""
 
-    __slots__ = ("_failures", "_limit", "_waits_until_s")
+    __slots__ = ("_failures", "_messages", "_requests", "_waits_until_s")
 
     def __init__(self) -> None:
-        self._limit = RateLimit(REQUESTS_PER_S, REQUESTS_AT_ONCE)
+        self._messages = RateLimit(MESSAGES_PER_S, MESSAGES_AT_ONCE)
+        self._requests = RateLimit(REQUESTS_PER_S, REQUESTS_AT_ONCE)
         self._failures = 0
         self._waits_until_s: float | None = None
 
+    def hears(self, now: float) -> bool:
+        """Whether another message is read."""
+        return self._messages.allow(now)
+
     def allow(self, now: float) -> bool:
         """Whether another request is looked at. It counts in any case."""
-        allowed = self._limit.allow(now)
+        allowed = self._requests.allow(now)
         return allowed and (self._waits_until_s is None or now >= self._waits_until_s)
 
     def fail(self, now: float) -> float:
@@ -50,27 +59,45 @@ class Source:
 
 
 class Sources:
-    """The strangers heard of last, at most `MAX_SOURCES` of them."""
+    """Those heard of last: at most `MAX_SOURCES` strangers, and as many who have shown a good digest, so that a flood
+    in many names does not make them strangers again."""
 
     def __init__(self) -> None:
-        self._sources: OrderedDict[str, Source] = OrderedDict()
+        self._strangers: OrderedDict[str, Source] = OrderedDict()
+        self._proven: OrderedDict[str, Source] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._sources)
+        return len(self._strangers) + len(self._proven)
 
     def of(self, address: str) -> Source:
         """`address`: an IPv4 or IPv6 literal."""
         key = source_of(address)
-        source = self._sources.get(key)
-        if source is None:
-            source = self._sources[key] = Source()
-            if len(self._sources) > MAX_SOURCES:
-                self._sources.popitem(last=False)
-        else:
-            self._sources.move_to_end(key)
-        return source
+        for known in (self._proven, self._strangers):
+            if (source := known.get(key)) is not None:
+                known.move_to_end(key)
+                return source
+        return _remember(self._strangers, key, Source())
+
+    def prove(self, address: str) -> None:
+        """A good digest has come from there."""
+        source = self.of(address)
+        source.succeed()
+        key = source_of(address)
+        if self._strangers.pop(key, None) is not None:
+            _remember(self._proven, key, source)
+
+    def is_proven(self, address: str) -> bool:
+        return source_of(address) in self._proven
 
 
+def _remember(sources: OrderedDict[str, Source], key: str, source: Source) -> Source:
+    sources[key] = source
+    if len(sources) > MAX_SOURCES:
+        sources.popitem(last=False)
+    return source
+
+
+@lru_cache(maxsize=MAX_SOURCES)
 def source_of(address: str) -> str:
     """All addresses of an IPv6 /64 are one source, since one host may have them all."""
     found = ip_of(address)

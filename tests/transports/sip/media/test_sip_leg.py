@@ -15,6 +15,7 @@ from rtc_server.media.audioformat import AudioFormat
 from rtc_server.media.codecs import make_decoder
 from rtc_server.media.rtp import RtpPacket
 from rtc_server.session.leg import Leg
+from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S, MARGIN_S
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.media.leg import DIALOG_BELIEVED_S
 from tests.transports.sip.media.phones import (
@@ -181,6 +182,12 @@ def test_peer_counts_as_alive_while_its_dialog_stands() -> None:
     assert home.leg.last_sign_of_life_s == home.now
     home.now += DIALOG_BELIEVED_S
     assert home.leg.last_sign_of_life_s < home.now - 3000
+
+
+def test_dialog_is_believed_in_as_long_as_the_longest_session_timer_lets_it_stand() -> None:
+    home = Home()
+    home.now += LONGEST_S - MARGIN_S
+    assert home.leg.last_sign_of_life_s == home.now
 
 
 def test_codec_may_change_in_mid_call_in_both_directions() -> None:

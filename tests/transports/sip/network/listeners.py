@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rtc_server.config.sip import parse_listen
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.listenon import ListenOn
@@ -49,7 +50,7 @@ class Heard:
 async def network(*places: str, **options: Any) -> AsyncIterator[tuple[SipNetwork, Heard]]:
     heard = Heard()
     opened = SipNetwork(
-        [ListenOn.parse(place) for place in places or LOOPBACK],
+        [place_named(text) for text in places or LOOPBACK],
         heard.message,
         heard.closed.append,
         on_unreadable=lambda error, flow: heard.unreadable.append((error, flow)),
@@ -60,6 +61,13 @@ async def network(*places: str, **options: Any) -> AsyncIterator[tuple[SipNetwor
         yield opened, heard
     finally:
         await opened.close()
+
+
+def place_named(text: str) -> ListenOn:
+    """As the settings have it, with a port."""
+    transport, host, port = parse_listen(text)
+    assert port is not None
+    return ListenOn(transport, host, port)
 
 
 def place_of(opened: SipNetwork, transport: str) -> Address:

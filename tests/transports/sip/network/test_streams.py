@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.network import streams
 from rtc_server.transports.sip.network.connection import StreamLimits
+from rtc_server.transports.sip.network.gate import OpenGate
 from rtc_server.transports.sip.network.resolve import ServerRecord
 from rtc_server.transports.sip.network.target import Target
+from tests.transports.sip.network.authority import Authority
 from tests.transports.sip.network.listeners import (
     Clock,
     network,
@@ -290,6 +294,46 @@ async def test_the_longest_idle_connection_makes_room_for_a_new_one() -> None:
                 async with stranger(address) as too_many:
                     assert await too_many.is_hung_up_on()
         assert ours.streams.refused["too_many"] == 1
+
+
+class OneTrunk(OpenGate):
+    """At 127.0.0.9."""
+
+    def is_trunk(self, host: str) -> bool:
+        return host == "127.0.0.9"
+
+
+@pytest.mark.parametrize("transport", ["tcp", "tls"])
+async def test_strangers_do_not_push_out_trunks_nor_who_has_had_a_call(transport: str, tmp_path: Path) -> None:
+    clock, authority = Clock(), Authority(tmp_path)
+    options = {"ssl": authority.trusting(), "server_hostname": "127.0.0.1"} if transport == "tls" else {}
+    tls = authority.settings("127.0.0.1")
+    limits = StreamLimits(connections=6, strangers=3)
+    async with network(f"{transport}:127.0.0.1:0", clock=clock, limits=limits, gate=OneTrunk(), tls=tls) as (
+        ours,
+        heard,
+    ):
+        address = place_of(ours, transport)
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def speak(host: str) -> Flow:
+                peer = await stack.enter_async_context(stranger(address, local_addr=(host, 0), **options))
+                spoken = len(heard.messages)
+                peer.say(options_request())
+                clock.now_s += 1
+                return await heard.flow(spoken + 1)
+
+            trunk, caller = await speak("127.0.0.9"), await speak("127.0.0.2")
+            ours.hold(caller)
+            ours.release(caller)
+            strangers = [await speak(f"127.0.0.{3 + number}") for number in range(5)]
+            await until(lambda: heard.closed == strangers[:2])
+            others = [await speak("127.0.0.9") for _ in range(4)]
+            await until(lambda: heard.closed == strangers)
+            await speak("127.0.0.9")
+            await until(lambda: heard.closed == [*strangers, trunk])
+            for flow in (caller, *others):
+                ours.send(b"still here", flow)
 
 
 async def test_a_peer_that_does_not_read_loses_its_connection() -> None:

@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,12 +88,59 @@ async def test_a_server_may_ask_for_the_certificate_of_its_clients(authority: Au
         assert len(heard.messages) == 1
 
 
+async def test_records_that_come_together_are_all_read(authority: Authority) -> None:
+    async with network(TLS, tls=authority.settings("127.0.0.1")) as (ours, heard):
+        address = place_of(ours, "tls")
+        async with stranger(address, ssl=authority.trusting(), server_hostname="127.0.0.1") as peer:
+            messages = [options_request(number, bytes(200)) for number in range(40)]
+            for message in messages:
+                peer.say(message)
+            await heard.flow(40)
+        assert [data for data, _ in heard.messages] == messages
+
+
+async def test_a_host_may_have_an_authority_and_a_certificate_of_its_own(authority: Authority, tmp_path: Path) -> None:
+    bank = Authority(tmp_path, "bank")
+    at_the_bank = replace(bank.settings("bank.example.com", file="bank-server"), verify_clients=True)
+    ours_there = bank.settings("ours.example.com", file="bank-client")
+    usual = authority.settings("127.0.0.1", "sip.example.com")
+    settings = replace(usual, of_hosts={"bank.example.com": ours_there})
+    async with (
+        network(TLS, tls=at_the_bank) as (theirs, heard),
+        network(TLS, tls=usual) as (others, _),
+        network("udp:127.0.0.1:0", tls=settings, resolver=Names()) as (ours, _),
+    ):
+        port = place_of(theirs, "tls")[1]
+        ours.send(options_request(), await ours.connect(Target("tls", "Bank.example.com", port)))
+        await heard.flow()
+        await ours.connect(Target("tls", "sip.example.com", place_of(others, "tls")[1]))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ours.connect(Target("tls", "sip.example.com", port))
+
+
+async def test_the_authorities_of_the_system_are_not_read_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[bool] = []
+    make = ssl.create_default_context
+
+    def note(*args: Any, **options: Any) -> ssl.SSLContext:
+        readers.append(threading.current_thread() is threading.main_thread())
+        return make(*args, **options)
+
+    monkeypatch.setattr(ssl, "create_default_context", note)
+    contexts = TlsContexts(TlsSettings())
+    contexts.load(listens=False)
+    assert not readers
+    first, second = await asyncio.gather(contexts.client("a"), contexts.client("b"))
+    assert first is second
+    assert readers == [False]
+
+
 async def test_old_versions_of_tls_are_refused(authority: Authority) -> None:
     contexts = TlsContexts(authority.settings("127.0.0.1"))
     contexts.load(listens=True)
-    assert contexts.server().minimum_version == ssl.TLSVersion.TLSv1_2
-    assert contexts.client().minimum_version == ssl.TLSVersion.TLSv1_2
-    assert contexts.client().check_hostname
+    for context in (await contexts.server(), await contexts.client("sip.example.com")):
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert (await contexts.client("sip.example.com")).check_hostname
 
 
 async def test_a_handshake_that_never_comes_is_not_waited_for(authority: Authority) -> None:
@@ -169,10 +218,18 @@ async def test_files_that_are_no_good_are_a_wrong_setting(authority: Authority, 
         replace(good, key=tmp_path / "missing.key"),
         replace(good, ca=broken),
         replace(good, ca=None, verify_clients=True),
+        replace(good, of_hosts={"bank.example.com": TlsSettings(ca=broken)}),
     ):
         with pytest.raises(ConfigError):
             async with network(TLS, tls=settings):
                 pass
+
+
+@pytest.mark.parametrize("field", ["certificate", "key", "ca"])
+async def test_a_file_that_cannot_be_read_is_named(authority: Authority, tmp_path: Path, field: str) -> None:
+    settings = replace(authority.settings("127.0.0.1"), **{field: tmp_path / "nowhere.pem"})
+    with pytest.raises(ConfigError, match=r"cannot read .*nowhere.pem for SIP over TLS: No such file"):
+        TlsContexts(settings).load(listens=True)
 
 
 async def test_calling_over_tls_needs_no_certificate_of_our_own(authority: Authority) -> None:

@@ -32,9 +32,14 @@ class Workshop:
             self.turn += 1
             await asyncio.sleep(0)
 
-    def _work(self, name: str, takes_s: float) -> None:
+    def take_steps(self, name: str, takes_s: float, steps: int) -> bool:
+        left = iter(range(steps - 1, -1, -1))
+        return self.turns.take(lambda: not self._work(name, takes_s) and next(left) > 0)
+
+    def _work(self, name: str, takes_s: float) -> bool:
         self.now_s += takes_s
         self.done.append((name, self.turn))
+        return False
 
 
 async def test_little_work_is_done_at_once() -> None:
@@ -68,6 +73,50 @@ async def test_each_turn_begins_anew() -> None:
     for _ in range(5):
         assert shop.take("a", 2 * TURN_S)
         await shop.next_turns(2)
+
+
+async def test_those_who_wait_take_a_step_each() -> None:
+    shop = Workshop()
+    shop.take("first", TURN_S)
+    for name in "ab":
+        assert not shop.take_steps(name, TURN_S / 2, 3)
+    await shop.next_turns(5)
+    assert "".join(name for name, _ in shop.done[1:]) == "ababab"
+
+
+async def test_one_with_much_to_do_stops_at_the_end_of_its_turn() -> None:
+    shop = Workshop()
+    assert not shop.take_steps("a", TURN_S / 2, 5)
+    assert len(shop.done) == 2
+    await shop.next_turns(4)
+    assert [turn for _, turn in shop.done] == [0, 0, 1, 1, 2]
+
+
+async def test_work_that_brings_work_does_not_get_a_second_turn_in_one() -> None:
+    shop = Workshop()
+
+    def more() -> bool:
+        shop.take("brought", TURN_S)
+        return False
+
+    shop.take("first", TURN_S)
+    shop.turns.take(more)
+    for name in "abcd":
+        shop.take(name, TURN_S)
+    await shop.next_turns(8)
+    turns = [turn for _, turn in shop.done]
+    assert len(turns) == 6
+    assert len(set(turns)) == 6
+
+
+async def test_what_waits_at_the_end_is_left() -> None:
+    shop = Workshop()
+    for name in "abc":
+        shop.take(name, TURN_S)
+    shop.turns.close()
+    shop.turns.close()
+    await shop.next_turns(3)
+    assert shop.done == [("a", 0)]
 
 
 # ---- sockets ---------------------------------------------------------------------------------------------------------
@@ -117,3 +166,32 @@ async def test_connections_that_all_speak_at_once_let_other_work_in_between() ->
                 await heard.flow(10)
     assert max(per_turn.values()) <= 2
     assert sorted(data for data, _ in heard.messages) == sorted(map(options_request, range(10)))
+
+
+async def test_many_small_messages_of_one_connection_let_other_work_in_between() -> None:
+    async with network("tcp:127.0.0.1:0") as (ours, heard):
+        with socket.create_connection(place_of(ours, "tcp")) as peer:
+            await until(lambda: len(ours.streams) == 1)
+            async with counting(heard) as per_turn:
+                peer.sendall(b"OPTIONS sip:a SIP/2.0\r\n\r\n" * 20)
+                await heard.flow(20)
+    assert max(per_turn.values()) <= 2
+
+
+async def test_datagrams_and_connections_share_a_turn_and_neither_waits_for_the_last_of_the_other() -> None:
+    async with network() as (ours, heard):
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(socket.create_connection(place_of(ours, "tcp"))) for _ in range(3)]
+            sender = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            await until(lambda: len(ours.streams) == 3)
+            await asyncio.sleep(0.05)
+            async with counting(heard) as per_turn:
+                for number in range(8):
+                    sender.sendto(options_request(number), place_of(ours, "udp"))
+                for peer in peers:
+                    peer.sendall(b"".join(options_request(number) for number in range(8)))
+                await heard.flow(32)
+    assert max(per_turn.values()) <= 2
+    first_half = Counter(flow.transport for _, flow in heard.messages[:16])
+    assert first_half["udp"] >= 2
+    assert first_half["tcp"] >= 8

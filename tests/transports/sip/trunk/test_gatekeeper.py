@@ -212,3 +212,38 @@ def test_what_cannot_be_read_is_answered_to_a_trunk_and_sparingly_to_strangers()
     gate = gatekeeper("challenge")
     assert sum(gate.may_refuse(STRANGER) for _ in range(500)) == sources.REQUESTS_AT_ONCE
     assert gate.identify(request(), STRANGER) == Ignore()
+
+
+# ---- before a message is read ----------------------------------------------------------------------------------------
+
+
+def heard(gate: Gatekeeper, host: str, times: int) -> int:
+    return sum(gate.hears(host) for _ in range(times))
+
+
+def test_a_stranger_is_listened_to_so_often_and_a_trunk_always() -> None:
+    clock = Clock()
+    gate = gatekeeper(clock=clock)
+    assert gate.is_trunk(CARRIER_ADDRESS) and not gate.is_trunk(STRANGER_ADDRESS)
+    assert heard(gate, STRANGER_ADDRESS, 1000) == sources.MESSAGES_AT_ONCE
+    assert heard(gate, CARRIER_ADDRESS, 1000) == 1000
+    clock.now_s += 1
+    assert heard(gate, STRANGER_ADDRESS, 1000) == sources.MESSAGES_PER_S
+
+
+def test_a_flood_of_one_stranger_leaves_the_others_their_share() -> None:
+    gate = gatekeeper()
+    heard(gate, STRANGER_ADDRESS, 10_000)
+    assert heard(gate, "198.51.100.77", 10) == 10
+
+
+def test_a_flood_in_many_names_is_bounded_and_who_has_proven_a_digest_gets_through() -> None:
+    clock = Clock()
+    gate = gatekeeper(clock=clock)
+    assert gate.identify(request(authorization(challenged(gate), "open sesame")), STRANGER) == Known(BRANCH)
+    flood = sum(gate.hears(f"10.{number >> 8}.{number & 255}.1") for number in range(2 * sources.MAX_SOURCES))
+    assert flood == gates.STRANGERS_AT_ONCE
+    assert heard(gate, STRANGER_ADDRESS, 10) == 10
+    assert not gate.hears("198.51.100.77")
+    clock.now_s += 1
+    assert gate.hears("198.51.100.77")

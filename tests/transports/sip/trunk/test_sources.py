@@ -49,6 +49,21 @@ def test_table_forgets_who_was_not_heard_of_for_longest() -> None:
     assert table.of("192.0.2.2") is not second
 
 
+def test_who_has_shown_a_good_digest_is_not_forgotten_for_strangers() -> None:
+    table = Sources()
+    proven = table.of("192.0.2.1")
+    table.prove("192.0.2.1")
+    table.prove("192.0.2.1")
+    for number in range(2 * sources.MAX_SOURCES):
+        table.of(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert table.of("192.0.2.1") is proven
+    assert table.is_proven("192.0.2.1") and not table.is_proven("10.0.0.1")
+    for number in range(2 * sources.MAX_SOURCES):
+        table.prove(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert not table.is_proven("192.0.2.1")
+    assert len(table) <= 2 * sources.MAX_SOURCES
+
+
 def test_network_of_one_ipv6_host_is_one_source() -> None:
     table = Sources()
     assert table.of("2001:db8::1") is table.of("2001:db8::ffff:1")

@@ -1,0 +1,233 @@
+"""Talking with devices: which microphone and speaker, through plugging and unplugging, and the microphone by keyboard.
+
+Chromium's fake devices are three microphones and three speakers, the default among them, each microphone playing the
+test's file from its start when it is opened. They can't be pulled out, so here an `enumerateDevices` that leaves some
+out and a `devicechange` of our own stand for plugging; all else is the browser's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from tests.e2e.conftest import OpenChromium, OpenFirefox, Serve
+from tests.e2e.listen import wait_heard
+from tests.e2e.page import TalkPage
+from tests.e2e.speech import chatter, silence, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
+
+OTHER = "Fake Audio Input 2"
+BOX = "Fake Audio Output 1"
+PLUGS_JS = """(() => {
+  const devices = navigator.mediaDevices;
+  if (!devices) return;
+  const all = devices.enumerateDevices.bind(devices);
+  const unplugged = new Set();
+  devices.enumerateDevices = async () => (await all()).filter(({ label }) => !unplugged.has(label));
+  window.plug = (label, isIn) => {
+    if (isIn) unplugged.delete(label);
+    else unplugged.add(label);
+    devices.dispatchEvent(new Event('devicechange'));
+  };
+})()"""
+
+
+def picker(page: Page, which: str) -> Locator:
+    return page.get_by_role("combobox", name=which, exact=True)
+
+
+async def chosen(page: Page, which: str) -> str:
+    """What a picker shows."""
+    shown: str = await picker(page, which).evaluate("select => select.selectedOptions[0].text")
+    return shown
+
+
+async def microphones(page: Page) -> list[list[Any]]:
+    """Each microphone that was opened, with whether it still is."""
+    opened: list[list[Any]] = await page.evaluate(
+        """() => {
+            return ear.microphones.map(({ label, readyState }) => [label, readyState === 'live']);
+        }"""
+    )
+    return opened
+
+
+async def test_another_microphone_takes_over_in_the_middle_of_a_call_and_is_remembered(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    """The file holds speech only at its start: what is heard after the silence is the other microphone."""
+    server = await serve("echo", 1)
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(3))
+    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    page = talk.page
+    microphones_picker = picker(page, "Microphone")
+    names = ["Fake Default Audio Input", "Fake Audio Input 1", "Fake Audio Input 2"]
+    await expect(microphones_picker.locator("option")).to_have_text(names)
+    await talk.start()
+    session = await page.evaluate("rtc.client.sessionId")
+    await wait_heard(page, sound=True)
+    await wait_heard(page, sound=False)
+    await microphones_picker.select_option(label=OTHER)
+    await wait_heard(page, sound=True)
+
+    opened = await microphones(page)
+    assert [is_open for _, is_open in opened] == [False, True]
+    assert opened[-1][0] == OTHER
+    assert await page.evaluate("rtc.client.sessionId") == session
+    assert await page.evaluate("ear.peers.length") == 1
+    assert await server.slots_in_use() == 1
+    await expect(talk.error).to_be_empty()
+    await talk.end()
+
+    await page.reload()
+    await expect(microphones_picker.locator("option")).to_have_count(3)
+    assert await chosen(page, "Microphone") == OTHER
+    await talk.start()
+    assert await microphones(page) == [[OTHER, True]]
+    await talk.end()
+
+
+async def test_a_device_that_is_pulled_out_gives_way_to_the_default_and_is_used_again_when_it_is_back(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    server = await serve("echo", 1)
+    microphone = write_microphone(tmp_path / "microphone.wav", chatter(20), pad_s=0)
+    chromium = await open_chromium(server, microphone)
+    await chromium.context.add_init_script(PLUGS_JS)
+    talk = TalkPage(await chromium.open())
+    page, told = talk.page, talk.page.locator("#devices-told")
+    sink = "document.querySelector('audio').sinkId"
+    await picker(page, "Microphone").select_option(label=OTHER)
+    await picker(page, "Speaker").select_option(label=BOX)
+    await talk.start()
+    box = await picker(page, "Speaker").input_value()
+    assert box and await page.evaluate(sink) == box
+    assert await microphones(page) == [[OTHER, True]]
+
+    await page.evaluate("label => plug(label, false)", OTHER)
+    await expect(told).to_have_text(f"{OTHER} is gone: the default is used until it is back.")
+    assert await chosen(page, "Microphone") == "Fake Default Audio Input"
+    assert [is_open for _, is_open in await microphones(page)] == [False, True]
+    assert (await microphones(page))[1][0] == "Fake Default Audio Input"
+    await page.evaluate("label => plug(label, true)", OTHER)
+    await expect(told).to_have_text(f"{OTHER} is back and in use.")
+    assert await chosen(page, "Microphone") == OTHER
+    assert (await microphones(page))[2:] == [[OTHER, True]]
+
+    await page.evaluate("label => plug(label, false)", BOX)
+    await expect(told).to_have_text(f"{BOX} is gone: the default is used until it is back.")
+    assert await page.evaluate(sink) == ""
+    await page.evaluate("label => plug(label, true)", BOX)
+    await expect(told).to_have_text(f"{BOX} is back and in use.")
+    assert await page.evaluate(sink) == box
+    await wait_heard(page, sound=True)
+    await talk.end()
+
+
+async def test_before_the_microphone_is_allowed_a_button_stands_for_the_pickers(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    server = await serve("echo", 1)
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(1))
+    chromium = await open_chromium(server, microphone, allowed=False)
+    page = await chromium.open()
+    ask = page.get_by_role("button", name="Choose microphone and speaker")
+    await expect(picker(page, "Microphone")).to_be_hidden()
+    await ask.click()
+    await expect(page.locator("#devices-told")).to_contain_text("The microphone is blocked")
+    await chromium.context.grant_permissions(["microphone"], origin=server.url)
+    await ask.click()
+    await expect(ask).to_be_hidden()
+    await expect(picker(page, "Microphone")).to_be_focused()
+    await expect(picker(page, "Speaker")).to_be_visible()
+    assert [is_open for _, is_open in await microphones(page)] == [False]
+    assert await server.slots_in_use() == 0
+
+
+async def test_where_the_sound_cannot_be_sent_elsewhere_there_is_no_picker_for_it(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(1))
+    chromium = await open_chromium(await serve("echo", 1), microphone)
+    await chromium.context.add_init_script("delete HTMLMediaElement.prototype.setSinkId")
+    page = await chromium.open()
+    await expect(picker(page, "Microphone")).to_be_visible()
+    await expect(picker(page, "Speaker")).to_be_hidden()
+
+
+async def test_space_held_mutes_who_is_open_and_opens_who_is_muted(
+    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(60), pad_s=0)
+    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    page, keyboard, hint = talk.page, talk.page.keyboard, talk.page.locator("#keys-hint")
+    await talk.start()
+    await expect(hint).to_have_text("M mutes. Hold Space to mute for a moment.")
+    await wait_heard(page, sound=True)
+    await keyboard.down(" ")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    await wait_heard(page, sound=False)
+    await keyboard.up(" ")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    await wait_heard(page, sound=True)
+
+    await keyboard.press("m")
+    await expect(hint).to_have_text("M unmutes. Hold Space to talk.")
+    await wait_heard(page, sound=False)
+    await keyboard.down(" ")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    await wait_heard(page, sound=True)
+    await page.evaluate("dispatchEvent(new Event('blur'))")  # another window has the keyboard now
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    await keyboard.up(" ")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+
+    await picker(page, "Microphone").focus()
+    for key in ("m", " ", "Escape"):
+        await keyboard.press(key)
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    await talk.mute.focus()
+    await keyboard.press(" ")  # presses the button
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    await talk.wait_live()
+    await talk.end()
+
+
+async def test_firefox_shows_the_pickers_it_has_devices_for(serve: Serve, open_firefox: OpenFirefox) -> None:
+    """It tells names only of devices that the person has allowed, and may know of no speaker to choose."""
+    server = await serve("echo", 1)
+    firefox = await open_firefox()
+    await firefox.open(server.url)
+    await firefox.click("#call")
+    await firefox.wait_until("document.body.dataset.phase === 'live'")
+    await firefox.wait_until("document.querySelector('#microphone').offsetParent !== null")
+    named = """(async () => {
+        const all = await navigator.mediaDevices.enumerateDevices();
+        return all.some(({ kind, deviceId, label }) => kind === 'audiooutput' && deviceId && label);
+    })()"""
+    is_shown = await firefox.evaluate("document.querySelector('#speaker').offsetParent !== null")
+    assert is_shown == (await firefox.evaluate(named) and await firefox.evaluate("'setSinkId' in new Audio()"))
+    assert await firefox.evaluate("document.querySelector('#devices-ask').hidden")
+    names = await firefox.evaluate("[...document.querySelector('#microphone').options].map(({ text }) => text)")
+    assert len(names) > 1 and all(names)
+
+    await firefox.evaluate(
+        """(() => {
+            const picker = document.querySelector('#microphone');
+            picker.selectedIndex = 1;
+            picker.dispatchEvent(new Event('change'));
+        })()"""
+    )
+    await firefox.wait_until("ear.microphones.map(({ readyState }) => readyState).join() === 'ended,live'")
+    before = await firefox.evaluate("ear.stats()")
+    await firefox.wait_until(
+        f"""(async () => (await ear.stats())['outbound-rtp'].packetsSent >
+            {before["outbound-rtp"]["packetsSent"]} + 50)()"""
+    )
+    assert await firefox.evaluate("document.body.dataset.phase") == "live"
+    await firefox.click("#call")
+    await firefox.wait_until("document.body.dataset.state === 'ended'")

@@ -1,0 +1,200 @@
+"""Every message that a person can meet, provoked: it says what happened and what to do, and the page can call again.
+
+What the server itself can be brought to say in a moment is in the other files (full, stopping, replaced, too late);
+here its answers and its last words are put into its mouth, and the browser's refusals into the browser's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Route, expect
+
+from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.page import TalkPage
+from tests.e2e.speech import chatter, silence, write_microphone
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
+
+ACTION = re.compile(
+    r"\b(press|try|open|check|choose|wait|reload|start|use|allow|connect|close|click|tap|speak|say|look)\b", re.I
+)
+"""What to do begins with one of these."""
+
+REFUSALS = {
+    "engine_full": (503, "Everyone is talking"),
+    "engine_draining": (503, "The server is going down"),
+    "engine_unavailable": (503, "The agent is not available"),
+    "too_many_half_open": (503, "Too many calls are starting"),
+    "unauthorized": (401, "A key is needed"),
+    "forbidden_origin": (403, "The server does not accept this page"),
+    "unknown_voice": (422, "The agent does not have this voice"),
+    "something_new": (400, "That did not work"),
+}
+MICROPHONES = {
+    ("NotReadableError", "Device in use"): "The microphone is in use",
+    ("NotAllowedError", "Permission denied by system"): "Your system blocks the microphone",
+    ("NotFoundError", ""): "No microphone found",
+    ("TypeError", ""): "The microphone did not start",
+}
+LAST_WORDS = {
+    "idle": "Nothing was heard for five minutes",
+    "time_limit": "The server allows calls of this length",
+    "peer_silent": "The connection broke",
+    "engine_failed": "The agent is gone",
+    "engine_lost": "The agent is gone",
+    "server_stopping": "The server goes down",
+    "internal_error": "The server ended the call",
+    "replaced": "The call went elsewhere",
+    "solar_flare": "solar flare",
+}
+REMEMBER_CHANNELS = """
+    window.channels = [];
+    const create = RTCPeerConnection.prototype.createDataChannel;
+    RTCPeerConnection.prototype.createDataChannel = function (...options) {
+        const channel = create.apply(this, options);
+        if (options[0] === 'events') channels.push(channel);
+        return channel;
+    };
+"""
+
+
+@pytest.fixture
+def microphone(tmp_path: Path) -> Path:
+    return write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
+
+
+async def test_what_the_server_refuses_with(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+    chromium = await open_chromium(await serve("echo", 1), microphone)
+    chromium.expected_errors.append("Failed to load resource")
+    talk = TalkPage(await chromium.open())
+    for code, (status, title) in REFUSALS.items():
+        await talk.page.route("**/v1/sessions", refusing(status, code))
+        await talk.call.click()
+        await reads_well(talk, title)
+        await talk.page.unroute("**/v1/sessions")
+    await talk.page.route("**/v1/sessions", lambda route: route.abort())
+    await talk.call.click()
+    await reads_well(talk, "The server does not answer")
+    await talk.page.unroute("**/v1/sessions")
+    await talk.page.route("**/v1/sessions", lambda route: route.fulfill(status=200, body="<html>a proxy's</html>"))
+    await talk.call.click()
+    await reads_well(talk, "This is not the server that was expected")
+    await talk.page.unroute("**/v1/sessions")
+    await talk.start()
+    await expect(talk.error).to_be_empty()
+    await talk.end()
+
+
+async def test_what_the_browser_refuses_with(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+    chromium = await open_chromium(await serve("echo", 1), microphone)
+    talk = TalkPage(await chromium.open())
+    await talk.page.evaluate("void (window.original = navigator.mediaDevices.getUserMedia)")
+    for (name, message), title in MICROPHONES.items():
+        refusal = f"new DOMException({json.dumps(message)}, {json.dumps(name)})"
+        await talk.page.evaluate(f"void (navigator.mediaDevices.getUserMedia = async () => {{ throw {refusal}; }})")
+        await talk.call.click()
+        await reads_well(talk, title)
+    await talk.page.evaluate("void (navigator.mediaDevices.getUserMedia = original)")
+    await talk.start()
+    await talk.end()
+    await talk.page.evaluate(
+        "void (HTMLMediaElement.prototype.play = async () => { throw new DOMException('', 'NotAllowedError'); })"
+    )
+    await talk.call.click()
+    await talk.expect_error("The browser holds back the sound")
+    await talk.page.evaluate("void (HTMLMediaElement.prototype.play = async () => {})")
+    await talk.status.click()
+    await expect(talk.error).to_be_empty()
+    await talk.end()
+
+
+async def test_a_browser_without_webrtc_is_told_at_once(serve: Serve, open_chromium: OpenChromium) -> None:
+    chromium = await open_chromium(await serve("echo", 1))
+    await chromium.context.add_init_script("delete window.RTCPeerConnection")
+    talk = TalkPage(await chromium.open())
+    await reads_well(talk, "This browser cannot make calls", state="ready")
+
+
+async def test_a_network_without_a_way_for_sound(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+    """The answer names a port where nobody is."""
+    chromium = await open_chromium(await serve("echo", 1), microphone)
+    chromium.expected_errors.append("status of 404")  # the server has given up by the time that the page says goodbye
+    talk = TalkPage(await chromium.open())
+
+    async def mislead(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
+        body["sdp"] = re.sub(
+            r"(a=candidate:\S+ 1 udp \d+) \S+ \d+", r"\1 127.0.0.1 9", body["sdp"], flags=re.IGNORECASE
+        )
+        body["sdp"] = re.sub(r"a=ice-pwd:\S+", "a=ice-pwd:" + "x" * 24, body["sdp"])
+        await route.fulfill(response=answer, json=body)
+
+    await talk.page.route("**/v1/sessions", mislead)
+    await talk.call.click()
+    await reads_well(talk, "No connection for the sound", within_ms=40_000)
+
+
+async def test_each_way_in_which_a_call_ends(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+    server = await serve("echo", 1)
+    chromium = await open_chromium(server, microphone)
+    await chromium.context.add_init_script(REMEMBER_CHANNELS)
+    talk = TalkPage(await chromium.open())
+    for reason, text in LAST_WORDS.items():
+        await talk.start()
+        await say(talk, {"type": "session.ending", "in_s": 3, "reason": reason})
+        await talk.expect_error("This call is about to end")
+        await say(talk, {"type": "session.ended", "reason": reason})
+        await talk.wait_state("ended")
+        if await talk.page.get_by_role("button", name="Don’t call again").is_visible():
+            await talk.page.get_by_role("button", name="Don’t call again").click()
+        shown = talk.page.locator("#error") if await talk.error.inner_text() else talk.page.locator("#hint")
+        await expect(shown).to_contain_text(text)
+        await talk.page.evaluate("rtc.client.close()")
+        await server.wait_slots_in_use(0)
+
+
+async def test_a_server_that_comes_back_is_called_again(
+    serve: Serve, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    server = await serve("echo", 1)
+    chromium = await open_chromium(server, microphone)
+    await chromium.context.add_init_script(REMEMBER_CHANNELS)
+    talk = TalkPage(await chromium.open())
+    await talk.start()
+    await say(talk, {"type": "session.ended", "reason": "server_stopping"})
+    await talk.expect_error("makes a new call by itself")
+    await talk.wait_live()
+    await talk.expect_error("This is a new conversation")
+    await talk.end()
+
+
+def refusing(status: int, code: str) -> Callable[[Route], Awaitable[None]]:
+    """What answers an offer with this error."""
+    body = {"code": code, "message": "the reason is a new one", "hint": "try it without"}
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=status, json=body, headers={"Retry-After": "7"})
+
+    return refuse
+
+
+async def say(talk: TalkPage, event: dict[str, object]) -> None:
+    """As if it came from the server."""
+    await talk.page.evaluate(
+        "event => channels.at(-1).dispatchEvent(new MessageEvent('message', { data: JSON.stringify(event) }))", event
+    )
+
+
+async def reads_well(talk: TalkPage, title: str, state: str = "failed", within_ms: float = 15_000) -> None:
+    await talk.wait_state(state, within_ms)
+    await talk.expect_error(title)
+    text = await talk.error.locator("p").inner_text()
+    assert text[0].isupper() and text.rstrip().endswith((".", "…")), text
+    assert ACTION.search(text), f"{title}: nothing to do in {text!r}"
+    assert await talk.call.is_enabled()
