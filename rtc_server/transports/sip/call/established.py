@@ -51,11 +51,14 @@ class Established:
         self._heard_s = around.timers.now_s
         self._probe = Probe(
             around.timers,
-            around.settings.quiet_s,
             heard_s=lambda: max(self._heard_s, media.last_audio_s),
-            wanted=lambda: not media.held and media.expects_audio,
+            patience_s=self._patience_s,
             ask=partial(guard, self.ask),
         )
+
+    def _patience_s(self) -> float:
+        settings, media = self._around.settings, self._media
+        return settings.held_quiet_s if media.held or not media.expects_audio else settings.quiet_s
 
     def start(self) -> None:
         self._probe.start()

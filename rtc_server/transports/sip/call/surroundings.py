@@ -88,6 +88,8 @@ class CallSettings:
     """At once, on all trunks together. None: as many as there are slots."""
     quiet_s: float = 20.0
     """A call in which nothing was heard for so long is asked whether it is still there."""
+    held_quiet_s: float = 300.0
+    """The same of a call that is on hold, or else sends nothing by agreement."""
     transfer_s: float = 60.0
     """How long a transfer may take."""
     goodbye_s: float = 2.0

@@ -46,15 +46,39 @@ async def test_hold_by_zero_address_and_resume_on_another_port(world: World) -> 
     assert await types_of(world) == ["ringing", "answered", "held", "resumed"]
 
 
-async def test_held_call_is_not_asked_whether_it_lives(world: World) -> None:
+async def test_held_call_is_asked_now_and_then_whether_it_lives(world: World) -> None:
     phone = await world.answered()
     phone.send("INVITE", sdp(direction="inactive", version=2))
     await world.settle()
     phone.ack()
     phone.new()
-    await world.advance(200)
+    await world.advance(290)
     assert phone.new() == []
-    assert world.call.state is CallState.ANSWERED
+    asked = 0
+    for _ in range(1000):
+        await world.advance(1)
+        if "OPTIONS" in phone.new():
+            asked += 1
+            phone.answer(200, to="OPTIONS")
+    assert asked == 4
+    call = world.call
+    await world.advance(320 + 33)
+    assert "OPTIONS" in phone.new()
+    assert call.end_reason == "peer_gone"
+
+
+async def test_call_that_is_resumed_is_asked_as_soon_as_any(world: World) -> None:
+    phone = await world.answered()
+    phone.send("INVITE", sdp(direction="inactive", version=2))
+    await world.settle()
+    phone.ack()
+    await world.advance(100)
+    phone.send("INVITE", sdp(version=3))
+    await world.settle()
+    phone.ack()
+    phone.new()
+    await world.advance(41)
+    assert "OPTIONS" in phone.new()
 
 
 async def test_another_codec_is_followed_and_one_that_is_not_here_refused(world: World) -> None:
