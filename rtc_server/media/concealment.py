@@ -19,6 +19,9 @@ _NOISE = np.random.default_rng(1).standard_normal(SAMPLE_RATE).astype(np.float32
 class AudioDecoder(Protocol):
     """One codec's stream to mono samples at 24 kHz. `OpusDecoder` is one."""
 
+    joins_packets: bool
+    """Packets that follow each other may be decoded as one, their payloads laid end to end."""
+
     def decode(self, payload: bytes) -> FloatSamples:
         """A new array. Raises ValueError for a corrupt payload, and goes on with the next one."""
 

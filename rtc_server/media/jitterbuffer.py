@@ -2,8 +2,9 @@
 
 How it works:
 
-- Packets are decoded in order into a store of samples; packets behind a gap wait undecoded (`reassembly`). At the tick
-  1920 samples are read, and what is missing up to there is concealed then and not before.
+- Packets are decoded in order into a store of samples; packets behind a gap wait undecoded (`reassembly`), and so do
+  those that are cheaper to decode together. At the tick 1920 samples are read, and what is missing up to there is
+  concealed then and not before.
 - A frame ends where a packet ends, since an end inside a packet needs that whole packet anyway. The delay lies between
   the target and the target plus one packet; it depends on the tick's phase against the sender's.
 - Concealment is provisional. If the missing sound comes late it is played late as far as the target allows, or up to
@@ -98,7 +99,7 @@ class JitterBuffer:
         *,
         redundant: bool = False,
     ) -> None:
-        """Take in a packet that arrived at `now`. It is decoded at once, unless something before it is missing.
+        """Take in a packet that arrived at `now`.
 
         `redundant` is a copy that a later packet carried (RFC 2198), with the numbers of the packet it is a copy of;
         that later packet comes first. It says nothing about the path, and is nothing where it is of no use.
@@ -125,7 +126,7 @@ class JitterBuffer:
             return
         if self._read_at is not None and position < self._read_at:
             counters.late += 1
-        if position + duration <= self._store.end:
+        if position + duration <= self._reassembly.end:
             counters.discarded += 1
             return
         self._reassembly.put(Packet(position, duration, sequence_number, payload))
@@ -137,7 +138,7 @@ class JitterBuffer:
         """
         self.counters.packets += 1
         position = self._place(now, sequence_number, timestamp, ssrc, 0)
-        if position is not None and position >= self._store.end:
+        if position is not None and position >= self._reassembly.end:
             level = 10.0 ** (min(level_dbov, MAX_NOISE_DBOV) / 20)
             self._reassembly.put(Packet(position, 0, sequence_number, b"", noise_level=level))
 
@@ -151,14 +152,14 @@ class JitterBuffer:
     def _put_copy(self, sequence_number: int, timestamp: int, payload: bytes, ssrc: int) -> None:
         duration = self._decoder.duration_samples(payload) if payload else 0
         position = self._timeline.locate(timestamp, ssrc)
-        if duration > 0 and position is not None and self._store.end <= position < self._timeline.newest_position:
+        if duration > 0 and position is not None and self._reassembly.end <= position < self._timeline.newest_position:
             self._reassembly.put(Packet(position, duration, sequence_number, payload, redundant=True))
 
     def _place(self, now: float, sequence_number: int, timestamp: int, ssrc: int, duration: int) -> int | None:
         """A packet's position; the time line follows where it has jumped. None, and counted, where it is not needed."""
         counters = self.counters
         usual = self._delay.minimum if self._delay.known else None
-        end = self._store.end
+        end = self._reassembly.end
         arrival, position = self._timeline.place(now, sequence_number, timestamp, ssrc, duration, usual, end)
         if arrival is Arrival.DUPLICATE:
             counters.duplicates += 1
@@ -186,6 +187,7 @@ class JitterBuffer:
             return np.zeros(FRAME_SAMPLES, np.float32)
         wanted = self._delay.wanted()
         self._jitter_samples = wanted - self._delay.minimum
+        self._reassembly.decode_row()
         wanted_end = now_at - wanted - self._packet_misfit()
         best = self._best_read_position(wanted_end)
         if self._read_at is None:
@@ -206,6 +208,7 @@ class JitterBuffer:
 
     def skip(self, frames: int) -> None:
         """Pass over frames that nobody took in time; the next one is faded over to."""
+        self._reassembly.decode_row()
         if self._read_at is not None and frames > 0:
             self._skip_fade = self._jump(self._read_at + frames * FRAME_SAMPLES)
 

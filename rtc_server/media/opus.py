@@ -38,6 +38,8 @@ class OpusDecoder:
         MissingLibrary: there is no libopus on this machine.
     """
 
+    joins_packets = False
+
     def __init__(self, sample_rate: int = 24_000) -> None:
         self._library = libopus.load()
         self._decode_float = self._library.opus_decode_float

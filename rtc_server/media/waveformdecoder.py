@@ -34,6 +34,8 @@ class WaveformDecoder(ABC):
         rate_hz: of the codec's samples, 8000 or 16000. Either way there are 8000 bytes a second, 64 kb/s.
     """
 
+    joins_packets = True
+
     def __init__(self, rate_hz: int) -> None:
         self._scale = rate_hz // RATE_HZ
         self._ease_in = np.linspace(0, 1, round(rate_hz * _EASE_S), endpoint=False, dtype=np.float32)

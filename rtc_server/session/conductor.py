@@ -3,6 +3,9 @@
 The engine owns the clock; each exchange says when its next edge is, and the conductor gathers one margin before it. The
 engine ticks as soon as it has every frame, so the margin costs no delay: it is what the event loop may be late without
 an edge going by.
+
+Many sessions make long work of it, and packets are due meanwhile. So it is done in pieces, with breaks in which the
+event loop sends and receives them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ log = get_logger(__name__)
 
 Batch = list[tuple[Session, Live]]
 
+PIECE_S = 0.002
+"""How long the conductor works before it takes a break."""
+
 
 class PacketClock(Protocol):
     """The pacer, as far as the conductor needs it."""
@@ -36,8 +42,8 @@ class PacketClock(Protocol):
 class DeliveryDelay:
     """From gathering a tick's frames to having its output: what is usual, so that packets may leave right after.
 
-    The 90th percentile of the last 64 ticks (5 s). A tick that takes longer makes its first packet late, and the
-    playout trims that away again. The median at first: ticks in which a call is set up take longer than others.
+    The 90th percentile of the last 64 ticks (5 s). The slot of a tick that takes longer waits. The median at first:
+    ticks in which a call is set up take longer than others.
     """
 
     def __init__(self, guard_s: float = 0.001) -> None:
@@ -57,8 +63,28 @@ class DeliveryDelay:
         return float(np.quantile(known, 0.9 if known.size >= 25 else 0.5)) + self._guard_s
 
 
+class Breaks:
+    """Breaks in long work on the event loop, `PIECE_S` apart: in each, everything else that is due runs once.
+
+    Args:
+        until_s: from then on the work is late, and goes on without breaks.
+    """
+
+    def __init__(self, clock: Callable[[], float], until_s: float) -> None:
+        self._clock = clock
+        self._until_s = until_s
+        self._next_s = clock() + PIECE_S
+
+    async def take_when_due(self) -> None:
+        now = self._clock()
+        if self._next_s <= now < self._until_s:
+            await asyncio.sleep(0)
+            self._next_s = self._clock() + PIECE_S
+
+
 class Conductor:
-    """One per engine client. `run` is its only task; sessions are added and removed between ticks."""
+    """One per engine client. `run` is its only task; sessions come and go whenever it awaits. One that comes is in the
+    next tick, one that has ended gives and takes nothing more."""
 
     def __init__(
         self,
@@ -112,10 +138,10 @@ class Conductor:
         """Gather, exchange, scatter, account. Returns when the engine's next edge is."""
         gathered_s = self._clock()
         batch = self._batch()
-        pcm = self._gather(batch, gathered_s)
+        pcm = await self._gather(batch, gathered_s)
         result = await self._exchange(batch, pcm)
         next_edge_s = self._clock() + result.next_tick_in_s
-        self._scatter(batch, pcm, result)
+        await self._scatter(batch, pcm, result)
         self._account(batch, gathered_s, next_edge_s, result)
         return next_edge_s
 
@@ -125,10 +151,14 @@ class Conductor:
         """Every session is named in every exchange, so that its lease is renewed; only some are to be stepped."""
         return [(session, session.live) for session in self.sessions.values() if session.state is not State.CLOSED]
 
-    def _gather(self, batch: Batch, now: float) -> NDArray[np.float32]:
-        """[n, 1920] float32."""
+    async def _gather(self, batch: Batch, now: float) -> NDArray[np.float32]:
+        """[n, 1920] float32. Half of the margin may go by in breaks; the rest is for getting there before the edge."""
         pcm = np.zeros((len(batch), FRAME_SAMPLES), np.float32)
+        breaks = Breaks(self._clock, now + self._margin_s / 2)
         for row, (session, live) in enumerate(batch):
+            await breaks.take_when_due()
+            if session.state is State.CLOSED:
+                continue
             try:
                 session.shed(self._past_frames)
                 if live:
@@ -150,10 +180,11 @@ class Conductor:
             to_int16(pcm),
         )
 
-    def _scatter(self, batch: Batch, pcm: NDArray[np.float32], result: TickResult) -> None:
-        now = self._clock()
+    async def _scatter(self, batch: Batch, pcm: NDArray[np.float32], result: TickResult) -> None:
+        breaks = Breaks(self._clock, self._clock() + self._margin_s / 2)
         for (session, _), user_pcm, output in zip(batch, pcm, result.outputs, strict=True):
-            self._deliver(session, now, user_pcm, output, result)
+            await breaks.take_when_due()
+            self._deliver(session, self._clock(), user_pcm, output, result)
 
     def _account(self, batch: Batch, gathered_s: float, next_edge_s: float, result: TickResult) -> None:
         # Edges that went by without our frames: the engine overran, or we came too late. Their input is past its time.

@@ -22,16 +22,13 @@ export async function openMicrophone({
     if (!deviceId) return await mediaDevices.getUserMedia({ audio });
     // Chromium gives the default to a mere wish (`ideal`).
     return await mediaDevices.getUserMedia({ audio: { ...audio, deviceId: { exact: deviceId } } }).catch((error) => {
-      if (codeOf(error) !== 'microphone_missing') throw error;
+      if (microphoneError(error).code !== 'microphone_missing') throw error;
       return mediaDevices.getUserMedia({ audio });
     });
   } catch (cause) {
     throw microphoneError(cause);
   }
 }
-
-/** @param {{name?: string} | null} cause */
-const codeOf = (cause) => CODES[cause?.name ?? ''] ?? 'microphone_failed';
 
 /** @param {unknown} cause What getUserMedia was rejected with. */
 export function microphoneError(cause) {

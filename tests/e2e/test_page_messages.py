@@ -141,7 +141,8 @@ async def test_a_network_without_a_way_for_sound(serve: Serve, open_chromium: Op
 
 
 async def test_each_way_in_which_a_call_ends(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
-    server = await serve("echo", 1)
+    # The server has not really ended these calls, and keeps each for a moment.
+    server = await serve("echo", len(LAST_WORDS), "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
     await chromium.context.add_init_script(REMEMBER_CHANNELS)
     talk = TalkPage(await chromium.open())
@@ -155,14 +156,12 @@ async def test_each_way_in_which_a_call_ends(serve: Serve, open_chromium: OpenCh
             await talk.page.get_by_role("button", name="Don’t call again").click()
         shown = talk.page.locator("#error") if await talk.error.inner_text() else talk.page.locator("#hint")
         await expect(shown).to_contain_text(text)
-        await talk.page.evaluate("rtc.client.close()")
-        await server.wait_slots_in_use(0)
 
 
 async def test_a_server_that_comes_back_is_called_again(
     serve: Serve, open_chromium: OpenChromium, microphone: Path
 ) -> None:
-    server = await serve("echo", 1)
+    server = await serve("echo", 2, "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
     await chromium.context.add_init_script(REMEMBER_CHANNELS)
     talk = TalkPage(await chromium.open())

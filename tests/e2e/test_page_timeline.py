@@ -126,7 +126,7 @@ def hum() -> Pcm:
     """A remark too short for the agent to stop."""
     pcm = clearly("Uh huh.")
     loudest = int(np.argmax(np.convolve(np.abs(pcm), np.ones(2400), "same")))
-    pcm = pcm[max(0, loudest - 5300) : loudest + 5300].copy()
+    pcm = pcm[max(0, loudest - 4800) : loudest + 4800].copy()
     fade = np.linspace(0, 1, 480, dtype=np.float32)
     pcm[:480] *= fade
     pcm[-480:] *= fade[::-1]
@@ -149,14 +149,20 @@ async def test_the_picture_tells_an_interruption_from_a_hum(
     await expect(talk.page.get_by_text("No turns here")).to_be_hidden()
     await expect(counts).to_have_text("0 overlaps · 0 backchannels · 0 interruptions")
     assert await overlap_pixels(talk.page) == (0, 0)
-    # The hum does not stop the greeting; what is said then does.
-    await talk.wait_said("agent", "demo", 20)
-    await speak(talk.page, hum())
-    await expect(counts).to_have_text("1 overlap · 1 backchannel · 0 interruptions")
+    # The hum does not stop the story; what is said then does.
+    await talk.wait_said("agent", "interrupt me", 20)
+    await speak(talk.page, clearly("Tell me a long story about the sea."))
+    await talk.wait_said("agent", "once upon", 20)
+    for _ in range(4):  # one that falls between two sentences is no overlap
+        await speak(talk.page, hum())
+        await talk.page.wait_for_timeout(2000)
+        if "0 backchannels" not in await counts.inner_text():
+            break
+    await expect(counts).to_have_text(re.compile("[1-4] overlaps? · 1 backchannel · 0 interruptions"))
     above, below = await overlap_pixels(talk.page)
     assert above > 10 and below > 10, "both voices are in the third colour"
     await speak(talk.page, clearly("Excuse me but I would like to say something now."))
-    await expect(counts).to_have_text(re.compile("[2-4] overlaps · [12] backchannels? · 1 interruption"))
+    await expect(counts).to_have_text(re.compile("[2-6] overlaps · [12] backchannels? · 1 interruption"))
     await expect(picture).to_have_attribute("aria-label", re.compile(r"[12] backchannels? · 1 interruption\.$"))
     await talk.end()
     assert await overlap_pixels(talk.page) != (0, 0), "the picture stays when the call is over"

@@ -16,6 +16,8 @@ class CountingDecoder:
     Random signs make it loud and without a pitch, so that there is no place for a splice. Concealment is 0.
     """
 
+    joins_packets = False
+
     def __init__(self) -> None:
         self.resets = 0
 
@@ -63,6 +65,8 @@ class CountingDecoder:
 
 class MulawDecoder:
     """G.711 mu-law, each sample three times: enough for streams whose time line is what matters."""
+
+    joins_packets = True
 
     def __init__(self) -> None:
         code = ~np.arange(256, dtype=np.uint8)

@@ -11,9 +11,29 @@ from rtc_server.engine.client import TickResult
 from rtc_server.engine.stepper import FRAME_SAMPLES
 from rtc_server.errors import EngineUnavailable
 from rtc_server.session.conductor import DeliveryDelay
+from rtc_server.session.leg import FloatFrame
 from rtc_server.session.session import State
 from tests.session.conftest import House
-from tests.session.fakes import FakeEngine
+from tests.session.fakes import FakeClock, FakeEngine, FakeLeg
+
+
+class SlowLeg(FakeLeg):
+    """Each frame takes it `work_s` of the clock, either way."""
+
+    def __init__(self, clock: FakeClock, work_s: float = 0.001) -> None:
+        super().__init__(clock)
+        self.work_s = work_s
+        self.taken = self.given = 0
+
+    def take(self, now: float) -> FloatFrame:
+        self.taken += 1
+        self.clock.now += self.work_s
+        return super().take(now)
+
+    def write(self, now: float, pcm: FloatFrame) -> int:
+        self.given += 1
+        self.clock.now += self.work_s
+        return super().write(now, pcm)
 
 
 async def test_one_exchange_a_tick_for_all_sessions() -> None:
@@ -71,6 +91,68 @@ async def test_idle_conductor_asks_nothing_of_the_engine(house: House) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def test_work_on_many_sessions_lets_others_run_meanwhile() -> None:
+    """Packets are due while frames are gathered and delivered."""
+    house = House(engine=FakeEngine(slots=12))
+    legs = [SlowLeg(house.clock) for _ in range(12)]
+    for leg in legs:
+        await house.call(leg)
+    await house.tick(2)
+    seen: list[tuple[int, int]] = []
+
+    async def others() -> None:
+        while True:
+            seen.append((sum(leg.taken for leg in legs), sum(leg.given for leg in legs)))
+            await asyncio.sleep(0)
+
+    for leg in legs:
+        leg.taken = leg.given = 0
+    task = asyncio.create_task(others())
+    await house.tick(1)
+    task.cancel()
+    assert {(2, 0), (10, 0), (12, 2), (12, 10)} <= set(seen)
+
+
+async def test_gathering_that_is_late_takes_no_more_breaks() -> None:
+    house = House(engine=FakeEngine(slots=12))
+    legs = [SlowLeg(house.clock, work_s=0.004) for _ in range(12)]
+    for leg in legs:
+        await house.call(leg)
+    await house.tick(2)
+    seen: set[int] = set()
+
+    async def others() -> None:
+        while True:
+            seen.add(sum(leg.taken for leg in legs))
+            await asyncio.sleep(0)
+
+    for leg in legs:
+        leg.taken = 0
+    task = asyncio.create_task(others())
+    await house.tick(1)
+    task.cancel()
+    assert 4 in seen and not {6, 8, 10} & seen
+
+
+async def test_session_that_ends_in_a_break_gives_and_takes_nothing_more() -> None:
+    house = House(engine=FakeEngine(slots=3))
+    legs = [SlowLeg(house.clock) for _ in range(3)]
+    sessions = [(await house.call(leg))[0] for leg in legs]
+    await house.tick(2)
+    for leg in legs:
+        leg.taken = leg.given = 0
+
+    async def hang_up() -> None:
+        sessions[2].close("hangup")
+
+    task = asyncio.create_task(hang_up())
+    await house.tick(1)
+    await task
+    assert [(leg.taken, leg.given) for leg in legs] == [(1, 1), (1, 1), (0, 0)]
+    await house.tick(1)
+    assert [leg.taken for leg in legs] == [2, 2, 0]
 
 
 def test_delivery_delay_ignores_a_rare_slow_tick() -> None:
