@@ -14,7 +14,7 @@ export function toText(passages, names) {
 }
 
 /**
- * https://www.w3.org/TR/webvtt1/: one cue for each turn, each word with the time at which it is heard.
+ * WebVTT (W3C, section 4): one cue for each turn, each word with the time at which it is heard.
  *
  * @param {Passage[]} passages
  * @param {Names} names

@@ -68,6 +68,6 @@ export class FiguresView {
  */
 function shown(figure, value) {
   if (value === null) return '–';
-  if (figure.startsWith('loss')) return `${(100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
-  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+  if (figure.startsWith('loss')) return strings.units.percent((100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0));
+  return strings.units.ms(value.toFixed(value < 10 ? 1 : 0));
 }

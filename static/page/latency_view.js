@@ -27,11 +27,11 @@ export class LatencyView {
 
   /** @param {import('./latency.js').LatencyEstimate} estimate */
   #show({ totalMs, parts }) {
-    this.#figure.textContent = `${Math.round(totalMs)} ms`;
+    this.#figure.textContent = strings.units.ms(totalMs.toFixed(0));
     parts.forEach(({ part, ms }, index) => {
       const row = /** @type {HTMLElement} */ (this.#parts.children[index] ?? this.#addRow(strings.latencyParts[part]));
       row.style.setProperty('--share', String(ms / totalMs));
-      /** @type {HTMLElement} */ (row.lastElementChild).textContent = `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+      /** @type {HTMLElement} */ (row.lastElementChild).textContent = strings.units.ms(ms.toFixed(ms < 10 ? 1 : 0));
     });
   }
 

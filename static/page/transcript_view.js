@@ -19,6 +19,8 @@ export class TranscriptView {
   #beganMs = 0;
   /** Is the end in sight? Then it stays so, whatever is added or however the page is turned. */
   #follows = true;
+  /** Of the list, when its end was last brought into sight. */
+  #size = '';
   /** The word that is being heard. @type {Element | null} */
   #lit = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -36,7 +38,8 @@ export class TranscriptView {
     this.#announcer = announcer;
     this.#empty = empty;
     list.addEventListener('scroll', () => {
-      this.#follows = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END_PX;
+      if (list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END_PX) this.#follows = true;
+      else if (this.#size === size(list)) this.#follows = false; // else it is the list that has moved, not the person
     });
     conversation.on('turn', (turn, change) => this.update(turn, change));
     conversation.on('state', () => {
@@ -77,6 +80,7 @@ export class TranscriptView {
   }
 
   #follow() {
+    this.#size = size(this.#list);
     if (this.#follows) this.#list.scrollTop = this.#list.scrollHeight;
   }
 
@@ -86,7 +90,9 @@ export class TranscriptView {
     const head = element('p', 'turn-head');
     head.append(element('span', 'turn-who', who(turn)));
     head.append(element('span', 'turn-when', clock(turn.startedMs - this.#beganMs)));
-    item.append(head, element('p', 'turn-words'));
+    const words = element('p', 'turn-words');
+    words.dir = 'auto'; // the language of the words need not be that of the page
+    item.append(head, words);
     this.#list.append(item);
     this.#items.set(turn.id, item);
     return item;
@@ -131,6 +137,11 @@ export class TranscriptView {
     this.#announcer.append(element('p', '', strings.transcript.said(who(turn), text + note)));
     if (this.#announcer.childElementCount > 3) this.#announcer.firstElementChild?.remove();
   }
+}
+
+/** @param {HTMLElement} list */
+function size({ clientWidth, clientHeight }) {
+  return `${clientWidth}x${clientHeight}`;
 }
 
 /** @param {Turn} turn */

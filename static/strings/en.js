@@ -50,7 +50,7 @@ export default {
 
   /** @type {Record<import('../page/call.js').CallState, Message>} */
   states: {
-    ready: { title: 'Just talk. It listens while it speaks.', text: 'Press the button and speak with the agent. Interrupt it at any time.' },
+    ready: { title: 'Just talk. It listens while it speaks.', text: 'Press the button and say something. Interrupt at any time.' },
     asking: { title: 'May I listen?', text: 'Your browser asks for the microphone: choose “Allow”.' },
     connecting: { title: 'Connecting', text: 'Opening a line to the agent.' },
     preparing: { title: 'Getting into character', text: 'The agent reads its persona.' },
@@ -58,7 +58,7 @@ export default {
     hearing: { title: 'Hearing you', text: 'Go on.' },
     speaking: { title: 'Speaking', text: 'Interrupt whenever you like.' },
     interrupted: { title: 'Interrupted', text: 'The agent heard you.' },
-    reconnecting: { title: 'Reconnecting', text: 'Nothing comes through at the moment. The agent waits, and the call goes on where it was.' },
+    reconnecting: { title: 'Reconnecting', text: 'Nothing comes through. The agent waits, and the call goes on where it was.' },
     ended: { title: 'Call ended', text: 'Press the button to talk again.' },
     failed: { title: 'That did not work', text: 'Press the button to try again.' },
   },
@@ -309,6 +309,11 @@ export default {
     playout: 'Waiting to be sent',
     browserJitter: 'Jitter buffer, browser',
     device: 'Sound device',
+  },
+
+  units: {
+    ms: (/** @type {string} */ figure) => `${figure} ms`,
+    percent: (/** @type {string} */ figure) => `${figure} %`,
   },
 
   free: 'free',

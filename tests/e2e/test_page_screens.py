@@ -18,9 +18,20 @@ from tests.e2e.speech import clearly, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
-SIZES = {"phone": (360, 740), "tablet": (768, 1024), "desktop": (1440, 900)}
-SCHEMES = ("light", "dark")
+SIZES = {
+    "320": (320, 640),
+    "phone": (360, 740),
+    "sideways": (740, 360),
+    "768": (768, 1024),
+    "laptop": (1280, 720),
+    "1440": (1440, 900),
+}
+WHOLE = ("laptop", "1440")
+"""Where nothing needs to be scrolled to."""
+DARK_TOO = ("320", "768", "1440")
 LEAST_TARGET_PX = 40
+LEAST_LINES = 5
+"""Of the transcript in a call; fewer where a message takes their room, or on a phone that lies on its side."""
 
 LAYOUT = """() => {
     const box = (selector) => {
@@ -33,7 +44,13 @@ LAYOUT = """() => {
         pageWidth: document.documentElement.scrollWidth, innerWidth, innerHeight,
         call: box('#call'), mute: box('#mute'), status: box('#status'), engine: box('#engine'),
         transcript: box('#transcript'), persona: box('#persona'), voice: box('#voice'), error: box('#error'),
-        font: getComputedStyle(document.body).fontFamily,
+        devices: box('#devices'), latency: box('#latency'), link: box('#link-copy'), record: box('#record'),
+        cutOff: ['html', '#stage', '#settings'].filter((selector) => {
+            const { scrollHeight, clientHeight } = document.querySelector(selector);
+            return scrollHeight > clientHeight + 1;
+        }),
+        lines: document.querySelector('#transcript').clientHeight /
+            parseFloat(getComputedStyle(document.querySelector('.agent .turn-words') ?? document.body).lineHeight),
     };
 }"""
 
@@ -48,9 +65,9 @@ async def check_and_shoot(page: Page, directory: Path, state: str, visible: tupl
     """All sizes and schemes of the page as it is now."""
     for size, (width, height) in SIZES.items():
         await page.set_viewport_size({"width": width, "height": height})
-        for scheme in SCHEMES:
-            await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
-            await page.wait_for_timeout(300)
+        for scheme in ("light", "dark")[: 1 + (size in DARK_TOO)]:
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await page.wait_for_timeout(200)
             await page.screenshot(path=directory / f"{state}-{size}-{scheme}.png", animations="disabled")
         layout = await page.evaluate(LAYOUT)
         assert layout["pageWidth"] <= layout["innerWidth"], f"{state}, {size}: the page is wider than its window"
@@ -63,6 +80,11 @@ async def check_and_shoot(page: Page, directory: Path, state: str, visible: tupl
         assert min(button["width"], button["height"]) >= LEAST_TARGET_PX, f"{state}, {size}: #call is too small"
         on_screen = button["top"] >= 0 and button["top"] + button["height"] <= height
         assert on_screen, f"{state}, {size}: #call can be reached only by scrolling: {button}"
+        if size in WHOLE:
+            assert layout["cutOff"] == [], f"{state}, {size}: something can be reached only by scrolling"
+        if "mute" in visible:
+            least = LEAST_LINES - 2 * (size == "sideways" or layout["error"] is not None)
+            assert layout["lines"] >= least, f"{state}, {size}: no room for words: {layout}"
 
 
 async def opened(chromium: Chromium) -> TalkPage:
@@ -78,14 +100,15 @@ async def test_the_page_fits_before_and_in_a_call(serve: Serve, open_chromium: O
     talk = await opened(await open_chromium(await serve("cascade", 2), microphone))
     directory = artifacts(tmp_path)
     controls = ("call", "status", "engine")
-    await check_and_shoot(talk.page, directory, "ready", (*controls, "persona", "voice"))
+    await check_and_shoot(talk.page, directory, "ready", (*controls, "persona", "voice", "devices", "link", "record"))
     await talk.start()
     await talk.wait_cut("hi im the demo", 20)
     await talk.wait_said("agent", r"welcome|it is \d+", 20)
-    await check_and_shoot(talk.page, directory, "call", (*controls, "mute", "transcript"))
+    await check_and_shoot(talk.page, directory, "call", (*controls, "mute", "transcript", "devices", "latency"))
     await talk.mute.click()
     await check_and_shoot(talk.page, directory, "muted", (*controls, "mute", "transcript"))
     await talk.end()
+    await talk.page.locator("#keep summary").click()
     await check_and_shoot(talk.page, directory, "ended", (*controls, "transcript"))
 
 
