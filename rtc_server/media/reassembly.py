@@ -1,9 +1,9 @@
 """Packets as they come in, one row of samples out: decoded in order, since codecs decode in sequence.
 
 Where a codec lets them, packets in a row are decoded together, once their samples are wanted: that costs little more
-than one of them. Packets behind a gap wait undecoded too. When their samples are wanted the gap is given up: in-band FEC of the packet behind
-it, else concealment, and where the sender had announced silence, that. Positions are samples at 24 kHz on the sender's
-time line.
+than one of them. Packets behind a gap wait undecoded too. When their samples are wanted the gap is given up: in-band
+FEC of the packet behind it, else concealment, and where the sender had announced silence, that. Positions are samples
+at 24 kHz on the sender's time line.
 """
 
 from __future__ import annotations

@@ -53,11 +53,11 @@ class SpeechLevel:
 
     def update(self, frame: FloatSamples) -> None:
         """Take in one frame, at 12.5 a second."""
-        power = block_power(frame)
-        if not power.size:
+        power = sorted(block_power(frame).tolist())
+        if not power:
             return
-        self.peak = max(self.peak * self._PEAK_DECAY, float(power.max()))
-        low = float(np.partition(power, power.size // 8)[power.size // 8])
+        self.peak = max(self.peak * self._PEAK_DECAY, power[-1])
+        low = power[len(power) // 8]
         self.floor = max(low if low < self.floor else min(self.floor * self._FLOOR_RISE, low), 1e-10)
 
     @property

@@ -7,6 +7,7 @@ slammed door does.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,11 +77,11 @@ class VoiceActivity:
         """Take in the next frame, [1920] samples at 24 kHz."""
         self._frame += 1
         blocks = frame.reshape(_BLOCKS, _BLOCK_SAMPLES)
-        levels = 10 * np.log10(np.einsum("ij,ij->i", blocks, blocks) / _BLOCK_SAMPLES + 1e-10)
-        low = float(np.partition(levels, 1)[1])
+        powers = sorted((np.einsum("ij,ij->i", blocks, blocks) / _BLOCK_SAMPLES).tolist())
+        low = _decibels(powers[1])
         floor = low if self._floor_db is None else self._floor_db
         threshold = max(floor + self._config.above_noise_db, self._config.least_level_db)
-        loud = int(np.count_nonzero(levels > threshold)) >= self._config.loud_blocks
+        loud = _decibels(powers[-self._config.loud_blocks]) > threshold
         self._follow_floor(low)
         if loud:
             return self._loud_frame(frame)
@@ -114,6 +115,10 @@ class VoiceActivity:
             return None
         self.speaking = False
         return SpeechStopped(self._frame - self._quiet + 1)
+
+
+def _decibels(power: float) -> float:
+    return 10 * math.log10(power + 1e-10)
 
 
 def _pitch(frame: FloatSamples) -> float:

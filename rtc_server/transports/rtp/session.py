@@ -91,6 +91,8 @@ class RtpSession:
         self._next_report_s = 0.0
         self._packets = RateLimit(PACKETS_PER_S, PACKETS_BURST)
         self._worst_lateness_s = 0.0
+        self._uncounted_in = self._uncounted_out = 0
+        """Packets that the metrics know nothing of yet: to tell of each one costs more than to tell once a second."""
 
     def negotiated(self, audio: AudioFormat, digits: DigitFormat | None = None, ptime_ms: int = 20) -> None:
         """Offer and answer agreed on this; a later one of the call goes on with the same streams.
@@ -190,7 +192,7 @@ class RtpSession:
             return None
 
     def _receive_rtp(self, now: float, data: bytes) -> None:
-        _PACKETS_IN.inc()
+        self._uncounted_in += 1
         if self._agreed.receiver.receive(now, RtpPacket.parse(data)):
             self.last_audio_s = now
 
@@ -233,7 +235,7 @@ class RtpSession:
         lateness_s = self._clock() - slot_s
         self._worst_lateness_s = max(self._worst_lateness_s, lateness_s)
         metrics.PACKET_LATENESS_SECONDS.observe(lateness_s)
-        _PACKETS_OUT.inc()
+        self._uncounted_out += 1
 
     def report_when_due(self, now: float) -> None:
         """About once a second: what we sent, how we hear the peer."""
@@ -241,13 +243,20 @@ class RtpSession:
         if now < self._next_report_s or self._tx is None:
             return
         self._next_report_s = now + REPORT_EVERY_S * (0.9 + 0.2 * secrets.randbelow(1000) / 1000)
+        self._count_packets()
         self._send_rtcp(now)
 
     def send_bye(self) -> None:
         """RFC 3550 section 6.6: the stream ends."""
+        self._count_packets()
         if self._tx is not None:
             self._send_rtcp(self._clock(), Bye((self.ssrc,)))
             self._rx = self._tx = None
+
+    def _count_packets(self) -> None:
+        _PACKETS_IN.inc(self._uncounted_in)
+        _PACKETS_OUT.inc(self._uncounted_out)
+        self._uncounted_in = self._uncounted_out = 0
 
     def _send_rtcp(self, now: float, *more: Bye) -> None:
         assert self._tx is not None

@@ -4,6 +4,7 @@ import secrets
 
 import numpy as np
 import pytest
+from prometheus_client import REGISTRY
 from pylibsrtp import Policy, Session
 
 from rtc_server.media import red, rtcp
@@ -154,6 +155,27 @@ def test_about_once_a_second_a_sender_report_with_cname_and_what_we_heard_leaves
     assert block.loss == pytest.approx(0.1, abs=0.04)
     assert rig.session.loss == pytest.approx(block.loss, abs=1 / 256)
     assert reports[-1].packet_count == pytest.approx(500, abs=60)
+
+
+def test_every_packet_is_in_the_metrics_within_a_second_and_at_the_end_at_once() -> None:
+    def counted() -> tuple[float, float]:
+        values = (REGISTRY.get_sample_value("rtc_packets_total", {"direction": way}) for way in ("in", "out"))
+        came, left = (value or 0.0 for value in values)
+        return came - before[0], left - before[1]
+
+    before = (0.0, 0.0)
+    before = counted()
+    rig = Rig()
+    rig.receive(1)
+    rig.session.send_audio(50.0, tone(0))
+    rig.session.report_when_due(50.0)
+    assert counted() == (1, 1)
+    rig.receive(2)
+    rig.session.report_when_due(51.2)
+    assert counted() == (2, 1)
+    rig.session.send_audio(51.2, tone(1))
+    rig.session.send_bye()
+    assert counted() == (2, 2)
 
 
 def test_listener_without_audio_of_ours_gets_receiver_reports() -> None:
