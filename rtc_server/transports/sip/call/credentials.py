@@ -80,7 +80,7 @@ class Credentials:
         if value is None:
             return False
         if self._learns:
-            self._learn(authparams.parse(value)[0][1]["realm"])
+            self._learn(value)
         request.headers.set(answered, value)
         return True
 
@@ -92,7 +92,12 @@ class Credentials:
             log.warning("password not given: it is asked for by a realm that is not the trunk's", realm=realm)
         return [authparams.format_challenge(params) for params in known]
 
-    def _learn(self, realm: str) -> None:
+    def _learn(self, value: str) -> None:
+        """`value`: our answer. One to a challenge of several thousand characters is too long to be read again."""
+        try:
+            realm = authparams.parse(value)[0][1]["realm"]
+        except ValueError:
+            return
         self._realms[realm] = None
         if len(self._realms) > MAX_REALMS:
             del self._realms[next(iter(self._realms))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Protocol
 
 
@@ -13,6 +14,20 @@ class Gate(Protocol):
 
     def hears(self, host: str) -> bool:
         """Whether one more message, or connection, from there is taken. Each question counts."""
+
+
+class GateForCalls:
+    """A gate that the hosts of calls are never asked at: a flood of others must not end a call."""
+
+    def __init__(self, gate: Gate, in_calls: Container[str]) -> None:
+        self._gate = gate
+        self._in_calls = in_calls
+
+    def is_trunk(self, host: str) -> bool:
+        return self._gate.is_trunk(host)
+
+    def hears(self, host: str) -> bool:
+        return host in self._in_calls or self._gate.hears(host)
 
 
 class OpenGate:

@@ -16,7 +16,7 @@ from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.addresses import WILDCARDS, OwnAddress, SourceAddresses, place_towards
 from rtc_server.transports.sip.network.connection import StreamLimits
 from rtc_server.transports.sip.network.dns import DnsResolver
-from rtc_server.transports.sip.network.gate import Gate, OpenGate
+from rtc_server.transports.sip.network.gate import Gate, GateForCalls, OpenGate
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.resolve import Resolver, addresses_of
 from rtc_server.transports.sip.network.streams import Streams, listen_on_stream
@@ -63,9 +63,9 @@ class SipNetwork:
         self._on_message = on_message
         self._on_closed = on_closed
         self._on_unreadable = on_unreadable
-        self._gate = gate or OpenGate()
         self._turns = Turns()
         self._in_calls: Counter[str] = Counter()  # hosts
+        self._gate = GateForCalls(gate or OpenGate(), self._in_calls)
         self._tls = TlsContexts(tls or TlsSettings())
         self._own = OwnAddress(advertise)
         self._resolver = resolver or DnsResolver()
@@ -171,7 +171,9 @@ class SipNetwork:
 
     def _open(self, place: ListenOn) -> ListenOn:
         if place.transport == "udp":
-            item = UdpSocket(bind_udp(place), next(self._ids), self._sources, self._turns, self._hears, self._receive)
+            item = UdpSocket(
+                bind_udp(place), next(self._ids), self._sources, self._turns, self._gate.hears, self._receive
+            )
             self._udp[item.id] = item
             return item.place
         bound = listen_on_stream(place)
@@ -193,11 +195,9 @@ class SipNetwork:
 
     # ---- from the sockets: nothing gets out of here ------------------------------------------------------------------
 
-    def _hears(self, host: str) -> bool:
-        return host in self._in_calls or self._gate.hears(host)
-
     def _receive_on_stream(self, data: bytes, flow: Flow) -> None:
-        if self._hears(flow.remote[0]):
+        # Whom we have called is no stranger.
+        if self.streams.is_ours(flow) or self._gate.hears(flow.remote[0]):
             self._receive(data, flow)
         else:
             self.streams.drop(flow, "flood")

@@ -81,6 +81,11 @@ class Streams:
         """Connections that are up, or about to be."""
         return len(self._connections)
 
+    def is_ours(self, flow: Flow) -> bool:
+        """Whether this connection was opened from here."""
+        connection = self._connections.get(flow.id)
+        return connection is not None and not connection.inbound
+
     def listen(self, bound: socket.socket, transport: StreamTransport) -> None:
         """Take connections from a socket that listens, and own it."""
         self._listeners.append(bound)

@@ -72,3 +72,12 @@ def test_realms_are_bounded() -> None:
     invited(realms, *map(str, range(3 * MAX_REALMS)))
     assert len(realms.of("carrier")) == MAX_REALMS
     assert Credentials("user", "secret", realms.of("carrier")).answer(request(), asking(str(3 * MAX_REALMS - 1)))
+
+
+def test_challenge_that_is_nearly_too_long_is_answered_and_teaches_nothing() -> None:
+    realms = Realms()
+    response = Response(401, "Who are you", Headers(), b"")
+    response.headers.add("WWW-Authenticate", f'Digest realm="carrier", nonce="{"n" * 4030}", algorithm=MD5')
+    invite = request("INVITE")
+    assert Credentials("user", "secret", realms.of("carrier"), learns=True).answer(invite, response)
+    assert not Credentials("user", "secret", realms.of("carrier")).answer(request(), asking("carrier"))

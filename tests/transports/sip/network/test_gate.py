@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.network.target import Target
 from tests.transports.sip.network.listeners import network, options_request, place_of, stranger, until
 
 
@@ -108,3 +109,27 @@ async def test_connections_count_too() -> None:
             async with stranger(address, local_addr=("127.0.0.9", 0)):
                 await until(lambda: len(ours.streams) == 3)
         assert ours.streams.refused["flood"] == 1
+
+
+async def test_the_other_end_of_a_call_may_connect_anew() -> None:
+    async with network("tcp:127.0.0.1:0", gate=Gate(2)) as (ours, heard):
+        address = place_of(ours, "tcp")
+        async with stranger(address) as peer:
+            peer.say(options_request(1))
+            ours.hold(await heard.flow())
+            async with stranger(address) as again:
+                again.say(options_request(2))
+                await heard.flow(2)
+        assert not ours.streams.refused["flood"]
+
+
+async def test_whom_we_have_called_is_listened_to() -> None:
+    async with (
+        network("tcp:127.0.0.1:0", gate=Gate(0)) as (ours, heard),
+        network("tcp:127.0.0.1:0") as (theirs, they_heard),
+    ):
+        flow = await ours.connect(Target("tcp", *place_of(theirs, "tcp")))
+        ours.send(options_request(1), flow)
+        theirs.send(options_request(2), await they_heard.flow())
+        await heard.flow()
+        assert not heard.closed
