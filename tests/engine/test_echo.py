@@ -9,7 +9,7 @@ from rtc_server.engine.stepper import FRAME_SAMPLES, SessionPrompt
 
 
 def test_echo_keeps_the_contract() -> None:
-    assert len(check_stepper(lambda slots: EchoStepper(slots, EngineOptions(slots=slots)))) == 8
+    assert len(check_stepper(lambda slots: EchoStepper(slots, EngineOptions(slots=slots)))) == 9
 
 
 def test_echo_returns_the_frame_it_was_given_in_the_same_step() -> None:
