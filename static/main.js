@@ -7,6 +7,7 @@ import { Api } from './client/api.js';
 import { isMicrophoneGranted } from './client/microphone.js';
 import { CallView } from './page/call_view.js';
 import { Conversation } from './page/conversation.js';
+import { CopyButton } from './page/copy_button.js';
 import { Devices } from './page/devices.js';
 import { DevicesView } from './page/devices_view.js';
 import { DiagnosticsView } from './page/diagnostics_view.js';
@@ -16,7 +17,6 @@ import { KeepingView } from './page/keeping_view.js';
 import { Keys } from './page/keys.js';
 import { speak, strings } from './page/language.js';
 import { LatencyView } from './page/latency_view.js';
-import { LinkView } from './page/link_view.js';
 import * as messages from './page/messages.js';
 import { Notices } from './page/notices.js';
 import { Redial } from './page/redial.js';
@@ -99,7 +99,11 @@ new SelfTestView(
   { open: byId('selftest-open'), dialog: byId('selftest'), list: byId('selftest-list'), close: byId('selftest-close') },
   { api, conversation, openMicrophone: () => devicesView.openMicrophone(), speaker: () => devices.speaker.id },
 );
-new LinkView({ copy: byId('link-copy'), told: byId('link-told'), link: byId('link-text') });
+new CopyButton(
+  { copy: byId('link-copy'), told: byId('link-told'), text: byId('link-text') },
+  () => location.href, // it holds no key: whoever opens it needs one of his own
+  strings.link,
+);
 const server = new ServerView(
   {
     api,

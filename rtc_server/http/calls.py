@@ -16,9 +16,9 @@ from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from rtc_server.engine.stepper import MAX_SEED
-from rtc_server.errors import BadRequest, CallNotFound, TelephonyOff
+from rtc_server.errors import CallNotFound, TelephonyOff
 from rtc_server.http.callevents import PING_EVERY_S, serve_events
-from rtc_server.http.sessions import read_text
+from rtc_server.http.sessions import bad_field, read_text
 from rtc_server.transports.sip.call.call import Call
 from rtc_server.transports.sip.call.feed import FeedEvent
 from rtc_server.transports.sip.useragent import UserAgent
@@ -207,6 +207,4 @@ async def _read(request: web.Request, model: type[_B], hint: str) -> _B:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise BadRequest(f"{where}: {first['msg']}", hint=hint) from None
+        raise bad_field(error, hint) from None

@@ -271,11 +271,16 @@ def validated(model: type[_Model], body: dict[str, Any], hint: str) -> _Model:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])[:80]
-        if first["type"] == "extra_forbidden":
-            raise BadRequest(f"{where} is unknown", hint=f"sampling takes {SAMPLING_FIELDS}") from None
-        raise BadRequest(f"{where}: {first['msg']}", hint=hint) from None
+        raise bad_field(error, hint) from None
+
+
+def bad_field(error: ValidationError, hint: str) -> BadRequest:
+    """What is wrong with the first field that is."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])[:80] or "body"
+    if first["type"] == "extra_forbidden":
+        return BadRequest(f"{where} is unknown", hint=f"sampling takes {SAMPLING_FIELDS}")
+    return BadRequest(f"{where}: {first['msg']}", hint=hint)
 
 
 def check_size(sdp: str) -> None:

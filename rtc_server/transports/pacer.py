@@ -67,9 +67,11 @@ class SlotGrid:
         frame is late."""
         if now < self.next_s:
             return None
-        if self._waits(now):
-            self.next_s = now + LOOK_AGAIN_S
-            return None
+        if self._misses_its_frame:
+            if now < self._slot_s + MAX_WAIT_S:
+                self.next_s = now + LOOK_AGAIN_S
+                return None
+            self._punctual = False
         missed = int((now - self.next_s) / SLOT_S)  # the time that a slot has waited is no stall
         self.skipped += missed
         slot_s = self._slot_s + missed * SLOT_S
@@ -86,14 +88,12 @@ class SlotGrid:
             phase_s = self._tick_s + self._offset_s
         self.next_s = self._slot_s = phase_s + SLOT_S * math.ceil((now - phase_s) / SLOT_S)
 
-    def _waits(self, now: float) -> bool:
-        """Is the next slot the one for a tick whose output is still to come?"""
+    @property
+    def _misses_its_frame(self) -> bool:
+        """Is the next slot the one for a tick whose output is still to come, and worth waiting for?"""
         if self._tick_s is None or not self._punctual:
             return False
-        if abs(self._tick_s + self._offset_s - self._slot_s) > SLOT_S / 2:
-            return False
-        self._punctual = now < self._slot_s + MAX_WAIT_S
-        return self._punctual
+        return abs(self._tick_s + self._offset_s - self._slot_s) <= SLOT_S / 2
 
     def _slew_s(self, slot_s: float) -> float:
         if self._tick_s is None:

@@ -15,7 +15,7 @@ const NAMES = ['seed', ...SAMPLING];
 
 export class Advanced {
   #root;
-  /** @type {Map<Name, {row: HTMLElement, input: HTMLInputElement, problem: HTMLElement}>} */
+  /** @type {Map<Name, {input: HTMLInputElement, problem: HTMLElement}>} */
   #fields = new Map();
   /** @type {SamplingSettings | null} */
   #settings = null;
@@ -122,6 +122,6 @@ export class Advanced {
     });
     row.append(label, input, problem);
     numbers.append(row);
-    this.#fields.set(name, { row, input, problem });
+    this.#fields.set(name, { input, problem });
   }
 }

@@ -74,7 +74,7 @@ export class Chronicle {
     const now = this.#clock();
     const known = this.#turns.get(turn.id) ?? { turn, atMs: [], endMs: turn.startedMs };
     this.#turns.set(turn.id, known);
-    const heard = heardWords(turn).length;
+    const heard = turn.words.length;
     if (heard > known.atMs.length) known.endMs = now;
     while (known.atMs.length < heard) known.atMs.push(now);
     known.turn = turn;
@@ -86,7 +86,7 @@ export class Chronicle {
     return [...this.#turns.values()]
       .map(({ turn, atMs, endMs }) => {
         const startMs = this.#sinceBegan(turn.startedMs);
-        const words = heardWords(turn).map(({ text, cut }, index) => ({ text, cut, atMs: this.#sinceBegan(atMs[index] ?? endMs) }));
+        const words = turn.words.map(({ text, cut }, index) => ({ text, cut, atMs: this.#sinceBegan(atMs[index] ?? endMs) }));
         const lastMs = Math.max(this.#sinceBegan(endMs), words.at(-1)?.atMs ?? 0) + (words.length ? LAST_WORD_MS : 0);
         return { side: turn.side, words, startMs, endMs: Math.max(lastMs, startMs + 1), interrupted: turn.interrupted };
       })
@@ -98,9 +98,4 @@ export class Chronicle {
   #sinceBegan(ms) {
     return Math.max(0, Math.round(ms - this.#beganMs));
   }
-}
-
-/** @param {Turn} turn */
-function heardWords(turn) {
-  return turn.words.filter((/** @type {{text: string, cut: boolean, heard?: boolean}} */ word) => word.heard !== false);
 }

@@ -1,3 +1,5 @@
+import { FIGURES } from './figures.js';
+
 /**
  * What helps somebody else to understand a call that went badly, as text to paste: no key, no address, no word that
  * was spoken, no persona.
@@ -21,9 +23,6 @@
  * @typedef {{at: string, what: string}} Note
  * @typedef {{userAgent: string, languages: readonly string[], isSecure: boolean, isOnline: boolean, canRecord: boolean, canChooseSpeaker: boolean}} Browser
  */
-
-/** @type {import('./figures.js').Figure[]} */
-const FIGURES = ['mouthToEar', 'roundTrip', 'jitterDelay', 'lossUp', 'lossDown', 'tick'];
 
 /** @param {Situation} situation */
 export function diagnose(situation) {

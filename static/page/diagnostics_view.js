@@ -1,14 +1,11 @@
+import { CopyButton } from './copy_button.js';
 import { diagnose, Notes } from './diagnostics.js';
 import { strings } from './language.js';
 import { Recorder } from './recorder.js';
 
-/** How long "copied" is shown. */
-const TOLD_MS = 3_000;
-
-/** The button that copies the diagnostics; where the browser gives no clipboard they are shown, to be copied by hand. */
+/** The button that copies the diagnostics. */
 export class DiagnosticsView {
   #conversation;
-  #elements;
   #situation;
   #notes = new Notes();
   /** @type {import('./latency.js').LatencyEstimate | null} */
@@ -22,7 +19,6 @@ export class DiagnosticsView {
    * @param {() => Pick<import('./diagnostics.js').Situation, 'server' | 'voice' | 'personaChars' | 'figures'>} situation
    */
   constructor(elements, conversation, situation) {
-    this.#elements = elements;
     this.#conversation = conversation;
     this.#situation = situation;
     this.#notes.follow(conversation);
@@ -31,7 +27,7 @@ export class DiagnosticsView {
     });
     conversation.on('latency', (estimate) => (this.#latency = estimate));
     conversation.on('stats', (stats) => (this.#stats = stats));
-    elements.copy.addEventListener('click', () => this.#copy());
+    new CopyButton(elements, () => this.#describe(), strings.diagnostics);
   }
 
   #describe() {
@@ -56,22 +52,5 @@ export class DiagnosticsView {
         canChooseSpeaker: 'setSinkId' in HTMLMediaElement.prototype,
       },
     });
-  }
-
-  async #copy() {
-    const { told, text } = this.#elements;
-    const described = this.#describe();
-    try {
-      await navigator.clipboard.writeText(described);
-      text.hidden = true;
-      told.textContent = strings.diagnostics.copied;
-    } catch {
-      text.value = described;
-      text.hidden = false;
-      text.focus();
-      text.select();
-      told.textContent = strings.diagnostics.byHand;
-    }
-    setTimeout(() => (told.textContent = ''), TOLD_MS);
   }
 }

@@ -5,6 +5,8 @@
  * @typedef {{loss?: number | null, jitter_delay_ms?: number, tick_ms?: number}} ServerFigures The event `session.stats`.
  */
 
+/** In the order in which they are shown. @type {readonly Figure[]} */
+export const FIGURES = ['mouthToEar', 'roundTrip', 'jitterDelay', 'lossUp', 'lossDown', 'tick'];
 /** A minute. */
 export const KEPT = 60;
 /** What fills a graph at least, so that a quiet figure does not look like a wild one: milliseconds, or a share. @type {Record<Figure, number>} */

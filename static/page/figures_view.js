@@ -1,12 +1,10 @@
-import { Figures, LEAST_TOP, path } from './figures.js';
+import { FIGURES, Figures, LEAST_TOP, path } from './figures.js';
 import { strings } from './language.js';
 
 /** @typedef {import('./figures.js').Figure} Figure */
 
 const BOX = { width: 120, height: 24 };
 const SVG = 'http://www.w3.org/2000/svg';
-/** @type {Figure[]} */
-const SHOWN = ['mouthToEar', 'roundTrip', 'jitterDelay', 'lossUp', 'lossDown', 'tick'];
 
 /** Each figure with its value now and a small graph of the last minute. */
 export class FiguresView {
@@ -19,7 +17,7 @@ export class FiguresView {
    * @param {import('./conversation.js').Conversation} conversation
    */
   constructor(list, conversation) {
-    for (const figure of SHOWN) this.#addRow(list, figure);
+    for (const figure of FIGURES) this.#addRow(list, figure);
     conversation.on('client', () => {
       this.figures = new Figures();
       this.#draw();

@@ -134,7 +134,8 @@ export class SelfTestView {
 function said(check, { verdict, code, network }) {
   const texts = strings.selfTest;
   if (network) return texts.found(network.isRelayed, network.protocol ?? 'udp', network.roundTripMs);
-  if (verdict === 'running' || verdict === 'asking') return texts[verdict][check];
+  if (verdict === 'running') return texts.running[check];
+  if (verdict === 'asking') return texts.asking;
   if (Object.hasOwn(texts.results, code)) return texts.results[/** @type {keyof typeof texts.results} */ (code)];
   const { title, text } = messages.trouble({ code });
   return check === 'speaker' ? texts.results.not_heard : `${title}. ${text}`;

@@ -248,7 +248,7 @@ export default {
   selfTest: {
     names: { microphone: 'Microphone', network: 'Network', speaker: 'Speaker' },
     running: { microphone: 'Say something.', network: 'Looking for a way to the server.', speaker: 'You should hear two notes.' },
-    asking: { microphone: 'Say something.', network: 'Looking for a way to the server.', speaker: 'Did you hear two notes?' },
+    asking: 'Did you hear two notes?',
     heard: 'Yes',
     notHeard: 'No',
     again: 'Play again',

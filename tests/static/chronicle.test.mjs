@@ -36,8 +36,7 @@ test('each word has the time at which it was heard', () => {
 
 test('a word that nobody has heard yet is not kept', () => {
   const { chronicle } = kept();
-  const pending = turn(1, 'agent', 'good morning');
-  pending.words[1].heard = false;
+  const pending = turn(1, 'agent', 'good', { coming: ['morning'] });
   chronicle.turn(pending, 'changed');
   assert.deepEqual(chronicle.passages()[0].words.map(({ text }) => text), ['good']);
 });

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PRIVATE = tuple(
     ipaddress.ip_network(text)
@@ -26,6 +29,24 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def ip_of(address: str) -> IpAddress | None:
+    """Without a scope, and IPv4 as itself where an IPv6 socket has received it. None: this is no address."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
+
+
+@lru_cache(maxsize=4096)
+def source_of(address: str) -> str:
+    """What one stranger has of addresses: all of an IPv6 /64 are one source, since one host may have them all."""
+    found = ip_of(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Address(int(found) >> 64 << 64))
+    return str(found)
 
 
 def private_network(host: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

@@ -11,7 +11,7 @@ from rtc_server.errors import TooManySubscribers
 
 MAX_WAITING = 256
 MAX_SUBSCRIBERS = 16
-MAX_REMEMBERED = 64
+MAX_PAST = 64
 
 FeedEvent = dict[str, Any]
 """``{"type": ..., ...}``: ringing, early_media, answered, text, transcript, dtmf, held, resumed, transfer, transferred,
@@ -78,7 +78,7 @@ class CallFeed:
         self.pass_on: Callable[[FeedEvent], None] | None = None
         """Hears every event too."""
         self._subscriptions: list[Subscription] = []
-        self._past: deque[FeedEvent] = deque(maxlen=MAX_REMEMBERED)
+        self._past: deque[FeedEvent] = deque(maxlen=MAX_PAST)
 
     def subscribe(self) -> Subscription:
         """Raises: TooManySubscribers."""

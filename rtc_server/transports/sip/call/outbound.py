@@ -26,7 +26,7 @@ from rtc_server.transports.sip.call.callmedia import CallMedia
 from rtc_server.transports.sip.call.credentials import Credentials
 from rtc_server.transports.sip.call.endreason import outcome_of, reason_header
 from rtc_server.transports.sip.call.requests import DialogRequests
-from rtc_server.transports.sip.call.sessionrefresh import min_se
+from rtc_server.transports.sip.call.sessionrefresh import MAX_LENGTHENINGS, min_se
 from rtc_server.transports.sip.call.surroundings import Surroundings, admit
 from rtc_server.transports.sip.dialog.dialog import Dialog, tag_of
 from rtc_server.transports.sip.flow import Flow
@@ -39,7 +39,6 @@ from rtc_server.transports.sip.transaction.invite_client import InviteClientTran
 
 MAX_BRANCHES = 8
 """Phones of a forked INVITE that are told apart while they ring, and as many that answer."""
-MAX_LENGTHENINGS = 2
 _NOT_ANSWERED = (State.CALLING, State.PROCEEDING)
 
 log = get_logger(__name__)

@@ -18,7 +18,7 @@ from rtc_server.transports.sip.call.answers import (
 )
 from rtc_server.transports.sip.call.callmedia import CallMedia
 from rtc_server.transports.sip.call.requests import DialogRequests, End, Guard, Outcome, status_of
-from rtc_server.transports.sip.call.sessionrefresh import SessionRefresh
+from rtc_server.transports.sip.call.sessionrefresh import MAX_LENGTHENINGS, SessionRefresh
 from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.dialog.sessiontimer import RefreshMethod
 from rtc_server.transports.sip.message.message import Request, Response
@@ -27,8 +27,6 @@ from rtc_server.transports.sip.transaction.base import ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Timer
 
 MAX_GLARES = 5
-MAX_LENGTHENINGS = 2
-"""Of one refresh: each 422 asks for a longer interval than the last one."""
 
 
 class Renegotiation:

@@ -13,6 +13,9 @@ from rtc_server.transports.sip.message.headers import delta_seconds
 from rtc_server.transports.sip.message.message import Request, Response
 from rtc_server.transports.sip.transaction.base import ServerTransaction
 
+MAX_LENGTHENINGS = 2
+"""Of one request of ours: each 422 asks for a longer interval than the last one."""
+
 
 def refuse_interval(settings: CallSettings, transaction: ServerTransaction, request: Request) -> Refusal | None:
     """Refuse a request whose interval is too short (422), or no number (400)."""

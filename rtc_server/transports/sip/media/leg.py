@@ -26,8 +26,8 @@ from rtc_server.transports.sip.media.srtp import SrtpContexts
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia
 
 DIALOG_BELIEVED_S = float(LONGEST_S)
-"""How long a dialog is taken to stand without any proof. Where there is a session timer, that ends the call before. So
-this bounds a call that is on hold, and whose other end knows no session timer and has gone without a word."""
+"""How long a dialog is taken to stand without any proof. A session timer, or the probe of the call,
+ends it before."""
 EVENT_ROOM = 64
 """Events that are taken at once. Who hears them has a bound of its own."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -15,7 +14,7 @@ from typing import Any, Literal
 
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Address, Flow
-from rtc_server.transports.sip.hosts import is_address
+from rtc_server.transports.sip.hosts import is_address, source_of
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.connection import Connection, StreamLimits, Upcalls
 from rtc_server.transports.sip.network.gate import Gate
@@ -69,7 +68,7 @@ class Streams:
         self._turns = turns
         self._ids = ids if ids is not None else count(1)
         self._connections: dict[int, Connection] = {}
-        self._inbound: Counter[str] = Counter()  # by neighbourhood
+        self._inbound: Counter[str] = Counter()  # by source
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._opening: dict[tuple[StreamTransport, Address, str], asyncio.Task[Flow]] = {}
@@ -182,7 +181,7 @@ class Streams:
             await asyncio.sleep(0)  # accepting does not wait while there are more
 
     def _welcome(self, accepted: socket.socket, transport: StreamTransport, remote: Address) -> None:
-        if self._inbound[_neighbourhood(remote[0])] >= self._limits.connections_per_address:
+        if self._inbound[source_of(remote[0])] >= self._limits.connections_per_address:
             self.refused["too_many_from_address"] += 1
             accepted.close()
         elif not self._gate.hears(remote[0]):
@@ -268,14 +267,14 @@ class Streams:
         self._connections[connection.id] = connection
         self._empty.clear()
         if inbound:
-            self._inbound[_neighbourhood(remote[0])] += 1
+            self._inbound[source_of(remote[0])] += 1
         return connection
 
     def _forget(self, connection: Connection) -> None:
         if self._connections.pop(connection.id, None) is None:
             return
         if connection.inbound:
-            where = _neighbourhood(connection.remote[0])
+            where = source_of(connection.remote[0])
             self._inbound[where] -= 1
             if not self._inbound[where]:
                 del self._inbound[where]
@@ -337,10 +336,3 @@ def listen_on_stream(place: ListenOn) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def _neighbourhood(host: str) -> str:
-    """What one stranger has of addresses: with IPv6 at least a network of 64 bits."""
-    if ":" not in host:
-        return host
-    return str(ipaddress.IPv6Network((host.partition("%")[0], 64), strict=False))

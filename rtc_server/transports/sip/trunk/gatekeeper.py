@@ -18,10 +18,11 @@ from rtc_server import metrics
 from rtc_server.log import get_logger
 from rtc_server.transports.ratelimit import RateLimit
 from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.hosts import source_of
 from rtc_server.transports.sip.message.digest import Challenger, Outcome
 from rtc_server.transports.sip.message.message import Request
 from rtc_server.transports.sip.trunk.callers import callee_of
-from rtc_server.transports.sip.trunk.sources import MAX_SOURCES, Source, Sources, source_of
+from rtc_server.transports.sip.trunk.sources import MAX_SOURCES, Source, Sources
 from rtc_server.transports.sip.trunk.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
-from functools import lru_cache
 
 from rtc_server.transports.ratelimit import RateLimit
-from rtc_server.transports.sip.trunk.trunks import ip_of
+from rtc_server.transports.sip.hosts import source_of
 
 MAX_SOURCES = 4096
 """Remembered at once; the one not heard of for longest is forgotten."""
@@ -95,12 +93,3 @@ def _remember(sources: OrderedDict[str, Source], key: str, source: Source) -> So
     if len(sources) > MAX_SOURCES:
         sources.popitem(last=False)
     return source
-
-
-@lru_cache(maxsize=MAX_SOURCES)
-def source_of(address: str) -> str:
-    """All addresses of an IPv6 /64 are one source, since one host may have them all."""
-    found = ip_of(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.IPv6Address(int(found) >> 64 << 64))
-    return str(found)

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rtc_server.transports.sip.hosts import ip_of
 from rtc_server.transports.sip.negotiation.agreedmedia import MediaPolicy
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.trunk.numbers import NumberRule, fits_one
 from rtc_server.transports.sip.trunk.patterns import Pattern
 
-IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -83,12 +83,3 @@ class Trunks:
         if found is None:
             return None
         return next((trunk for trunk in self._trunks for network in trunk.networks if found in network), None)
-
-
-def ip_of(address: str) -> IpAddress | None:
-    """Without a scope, and IPv4 as itself where an IPv6 socket has received it. None: this is no address."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return None
-    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
