@@ -210,7 +210,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         except BaseException:
             await server.stop()
             raise
-        _greet(server.url, server.choice.reason, server.engine.spec.summary, settings, server.connectivity())
+        spoken = (server.engine.spec.summary, server.choice.reason)
+        _greet(server.url, spoken, settings, server.connectivity(), server.phone_line)
         await server.run()
 
     # Windows' default loop cannot watch a socket, which the media port needs.
@@ -220,11 +221,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _greet(url: str, reason: str, summary: str, settings: config.Settings, reach: Connectivity) -> None:
+def _greet(
+    url: str, engine: tuple[str, str], settings: config.Settings, reach: Connectivity, phone_line: str | None = None
+) -> None:
+    """`engine`: what it is, and why this one."""
+    summary, reason = engine
     needs_key = settings.http.needs_key
     lines = Text()
     lines.append("Open ").append(url + ("#token=YOUR_KEY" if needs_key else ""), style="bold cyan underline")
     lines.append("\n\n").append(summary).append(f"\n{reason}", style="dim")
+    if phone_line is not None:
+        lines.append(f"\n\n{phone_line}")
     if not reach.ok:
         lines.append(f"\n\n{reach.message}", style="yellow")
     if not settings.http.loopback and not settings.http.secure:
@@ -239,4 +246,7 @@ def _greet(url: str, reason: str, summary: str, settings: config.Settings, reach
 def _check(arguments: argparse.Namespace) -> int:
     from rtc_server import check
 
-    return check.run(_settings(arguments))
+    settings = _settings(arguments)
+    if arguments.log_level is None:
+        log.configure("warning", settings.log.log_format)  # the rows say it all
+    return check.run(settings)

@@ -26,7 +26,7 @@
     │   ├── EngineDraining       the server is going down
     │   ├── TooManyHalfOpen      too many calls are being set up at once
     │   ├── TrunkBusy            the trunk has as many phone calls as it may
-    │   ├── NoRtpPort            every port for the audio of phone calls is in use
+    │   ├── NoRtpPort            no port for the audio of a phone call is free
     │   ├── TransactionsFull     too many SIP requests of ours are under way
     │   ├── TooManySubscribers   too many listen to a phone call already
     │   └── TooManyTests         too many test their connection at once
@@ -58,7 +58,7 @@ class RtcServerError(Exception):
     http_status: ClassVar[int] = 500
     close_code: ClassVar[int] = 1011
     """Internal error."""
-    retry_after_s: ClassVar[int | None] = None
+    retry_after_s: int | None = None
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -189,6 +189,12 @@ class TrunkBusy(CapacityError):
 
 class NoRtpPort(CapacityError):
     code = "no_rtp_port"
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: int | None = None) -> None:
+        """`retry_after_s`: when a port will be free, where that is known."""
+        super().__init__(message, hint=hint)
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
 
 
 class TransactionsFull(CapacityError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`ok` None: not there, but not needed either."""
+    """`ok` None: not there, but not needed either; or to be looked at, though the server can do its work."""
 
     subject: str
     ok: bool | None

@@ -37,7 +37,7 @@ from rtc_server.session.admission import Admission, Defaults
 from rtc_server.session.conductor import Conductor
 from rtc_server.session.liveness import LivenessRules
 from rtc_server.session.registry import SessionRegistry
-from rtc_server.sipconfig import build_user_agent, check_prompts
+from rtc_server.sipconfig import build_user_agent, check_prompts, line_in_words, warn_of_few_ports
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.webrtc.connectivity import Connectivity, judge_connectivity
 from rtc_server.transports.webrtc.transport import WebRtcConfig, WebRtcTransport
@@ -85,6 +85,7 @@ class Server:
         self._runner: web.AppRunner | None = None
         self._metrics: WSGIServer | None = None
         self._conducting: asyncio.Task[None] | None = None
+        self._started = False
         self._stop = asyncio.Event()
         self._forced = asyncio.Event()
 
@@ -100,6 +101,11 @@ class Server:
         port = self._runner.addresses[0][1] if self._runner and self._runner.addresses else http.port
         return f"{'https' if http.secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
 
+    @property
+    def phone_line(self) -> str | None:
+        """Where phones reach this server, in words. None, where they do not."""
+        return None if self.sip is None else line_in_words(self.settings.sip, self.webrtc.connectivity())
+
     def connectivity(self) -> Connectivity:
         return judge_connectivity(self.webrtc.connectivity())
 
@@ -112,6 +118,7 @@ class Server:
         await self.admission.check_defaults()
         if self.sip is not None:
             check_prompts(self.sip.trunks, self.admission)
+            warn_of_few_ports(self.settings.sip, self.engine.capacity().total)
         await self.webrtc.start()
         self.pacer.start()
         if self.sip is not None:
@@ -123,6 +130,7 @@ class Server:
         # What lives now lives for ever: the collector need not look at it on a live call.
         gc.collect()
         gc.freeze()
+        self._started = True
         log.info("server started", engine=self.engine.spec.name, slots=self.engine.capacity().total)
 
     async def run(self) -> None:
@@ -173,6 +181,9 @@ class Server:
         await self.webrtc.close()
         await self.pacer.stop()
         await self.engine.stop()
+        if self._started:
+            self._started = False
+            log.info("server stopped", conversations_cut_off=self.registry.cut_off)
 
     @staticmethod
     def _serve_metrics(port: int) -> WSGIServer:

@@ -13,7 +13,7 @@ from rtc_server.config import Settings
 from rtc_server.config.sip import SipSettings
 from rtc_server.errors import ConfigError
 from rtc_server.finding import Finding
-from rtc_server.sipconfig import build_listen, build_tls, build_trunks, build_webhook, useless
+from rtc_server.sipconfig import build_listen, build_tls, build_trunks, build_webhook, few_ports, useless
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.hosts import host_and_port
 from rtc_server.transports.sip.media.rtpport import RtpPorts
@@ -21,6 +21,7 @@ from rtc_server.transports.sip.message.message import Request, SipParseError, pa
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
+from rtc_server.transports.sip.network.trouble import words_for
 from rtc_server.transports.sip.optionsprobe import Answer, ask_options
 from rtc_server.transports.sip.transaction.derived import response_to
 from rtc_server.transports.sip.transaction.matching import way_back
@@ -48,6 +49,8 @@ def examine_sip(settings: Settings) -> Iterator[Finding]:
     yield from asyncio.run(_ask_everyone(sip, trunks))
     yield from (_listed(trunk) for trunk in trunks if trunk.target is None and trunk.numbers)
     yield from troubles
+    if (found := few_ports(sip, settings.engine.slots)) is not None:
+        yield Finding("RTP ports", None, *found)
 
 
 async def _ask_everyone(sip: SipSettings, trunks: Trunks) -> list[Finding]:
@@ -126,10 +129,13 @@ async def _ask_trunk(sip: SipSettings, trunk: Trunk, target: Target) -> Finding:
     except ConfigError as error:
         return Finding(subject, False, error.message, error.hint)
     except TimeoutError:
-        advice = "some trunks answer no OPTIONS; else a firewall is in the way, or the trunk does not know this address"
-        return Finding(subject, False, f"{shown} does not answer", advice)
+        advice = (
+            "calls may work all the same, since some trunks answer no OPTIONS: call a number to know. If calls out end"
+            " as unreachable, a firewall is in the way, or the trunk does not know this machine's address"
+        )
+        return Finding(subject, None, f"{shown} does not answer OPTIONS", advice)
     except OSError as error:
-        return Finding(subject, False, f"{shown}: {error.strerror or error}", "check target, DNS and the firewall")
+        return Finding(subject, False, f"{shown}: {words_for(error)}", "check target, DNS and the firewall")
     found = f"{shown} answers {answer.status} {answer.reason} in {answer.time_ms:.0f} ms"
     return Finding(subject, answer.takes_calls, found, _advice_on(sip, answer))
 

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from rtc_server.config.sip import (
     MIN_SECRET_CHARS,
+    SECRET_HINT,
     SipNumberSettings,
     SipSettings,
     SipTrunkSettings,
@@ -27,18 +28,20 @@ from rtc_server.session.admission import Admission
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip.call.rtpmedia import RtpMedia
 from rtc_server.transports.sip.call.surroundings import CallSettings
-from rtc_server.transports.sip.flow import Flow
-from rtc_server.transports.sip.media.rtpport import RtpPorts
+from rtc_server.transports.sip.flow import DEFAULT_PORT, Flow, transport_named
+from rtc_server.transports.sip.hosts import host_and_port
+from rtc_server.transports.sip.media.rtpport import MIN_REST_S, RtpPorts, pairs_between
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.negotiation.agreedmedia import MediaPolicy
-from rtc_server.transports.sip.network.listenon import DEFAULT_PORT, ListenOn
+from rtc_server.transports.sip.network.addresses import WILDCARDS
+from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsSettings
 from rtc_server.transports.sip.trunk.gatekeeper import Gatekeeper
 from rtc_server.transports.sip.trunk.numbers import NumberRule
 from rtc_server.transports.sip.trunk.patterns import Pattern
-from rtc_server.transports.sip.trunk.trunks import Credentials, Trunk, Trunks
+from rtc_server.transports.sip.trunk.trunks import Login, Trunk, Trunks
 from rtc_server.transports.sip.trunk.webhook import Webhook
 from rtc_server.transports.sip.useragent import UserAgent
 
@@ -97,6 +100,39 @@ def useless(sip: SipSettings) -> Iterator[tuple[str, str, str]]:
             yield f"trunk {trunk.name}", trouble, "add [[sip.trunks.numbers]] below it, or set target"
 
 
+def few_ports(sip: SipSettings, slots: int) -> tuple[str, str] | None:
+    """What is wrong and what to do, where the ports for audio do not suffice for the calls that there may be."""
+    (first, last), calls = sip.rtp_ports, min(slots, sip.max_calls or slots)
+    pairs = len(pairs_between(first, last))
+    if pairs >= calls:
+        return None
+    trouble = f"rtp_ports {first}-{last} suffice for {pairs} of the {calls} calls that the engine could take at once"
+    return trouble, f"widen the range: a call takes two ports, which rest for {MIN_REST_S:.0f} s behind it"
+
+
+def warn_of_few_ports(sip: SipSettings, slots: int) -> None:
+    if (found := few_ports(sip, slots)) is not None:
+        log.warning("few_rtp_ports", trouble=found[0], hint=found[1])
+
+
+def line_in_words(sip: SipSettings, own_addresses: Sequence[str]) -> str:
+    """Where phones reach this server: as others are told, else by one of its own addresses."""
+    told = ((place, _told(sip, place, own_addresses)) for place in build_listen(sip))
+    places = [f"{place.transport}:{host_and_port(host, place.port)}" for place, host in told]
+    names = ", ".join(trunk.name for trunk in sip.trunks)
+    count = len(sip.trunks)
+    known = f"{count} trunk{'s' * (count != 1)}: {names}" if count else "no trunk, so that nobody can call"
+    return f"Phone line {', '.join(places)}\n{known}"
+
+
+def _told(sip: SipSettings, place: ListenOn, own_addresses: Sequence[str]) -> str:
+    if sip.advertise_ip is not None:
+        return sip.advertise_ip
+    if place.host not in WILDCARDS:
+        return place.host
+    return next((address for address in own_addresses if (":" in address) == (":" in place.host)), place.host)
+
+
 def build_trunks(sip: SipSettings, environment: Mapping[str, str] = os.environ) -> Trunks:
     """Reads the passwords too. Raises: ConfigError, which names trunk and field, and never holds a password."""
     return Trunks([_trunk(trunk, environment) for trunk in sip.trunks])
@@ -105,8 +141,9 @@ def build_trunks(sip: SipSettings, environment: Mapping[str, str] = os.environ) 
 def build_listen(sip: SipSettings) -> list[ListenOn]:
     """Without a port, those of RFC 3261 section 19.1.2."""
     places = (parse_listen(text) for text in sip.listen)
+    named = ((transport_named(name), host, port) for name, host, port in places)
     return [
-        ListenOn(transport, host, DEFAULT_PORT[transport] if port is None else port) for transport, host, port in places
+        ListenOn(transport, host, DEFAULT_PORT[transport] if port is None else port) for transport, host, port in named
     ]
 
 
@@ -146,8 +183,8 @@ def build_webhook(sip: SipSettings) -> Webhook | None:
         secret = "" if sip.webhook_secret is None else sip.webhook_secret.get_secret_value()
     if len(secret) < MIN_SECRET_CHARS:
         raise ConfigError(
-            f"[sip] the secret in {place} is shorter than {MIN_SECRET_CHARS} characters",
-            hint="make one: openssl rand -hex 32",
+            f"[sip] the secret in {place} has {len(secret)} characters, and {MIN_SECRET_CHARS} is the least",
+            hint=SECRET_HINT,
         )
     return Webhook(sip.webhook_url, secret, timeout_s=sip.webhook_timeout_s, on_failure=sip.webhook_on_failure)
 
@@ -182,8 +219,8 @@ def _trunk(trunk: SipTrunkSettings, environment: Mapping[str, str]) -> Trunk:
     return Trunk(
         name=trunk.name,
         networks=tuple(ipaddress.ip_network(text) for text in trunk.addresses),
-        inbound=None if trunk.username is None or inbound is None else Credentials(trunk.username, inbound),
-        target=None if trunk.target is None else Target(*parse_target(trunk.target)),
+        inbound=None if trunk.username is None or inbound is None else Login(trunk.username, inbound),
+        target=None if trunk.target is None else _target(trunk.target),
         username=trunk.target_username,
         password=outbound,
         caller_id=trunk.caller_id,
@@ -195,6 +232,11 @@ def _trunk(trunk: SipTrunkSettings, environment: Mapping[str, str]) -> Trunk:
         trusted=trunk.trust_identity,
         numbers=tuple(_rule(number, f"{place}.numbers[{number.pattern}]") for number in trunk.numbers),
     )
+
+
+def _target(text: str) -> Target:
+    name, host, port = parse_target(text)
+    return Target(transport_named(name), host, port)
 
 
 def _rule(number: SipNumberSettings, place: str) -> NumberRule:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rtc_server import __version__, cli
+from rtc_server import __version__, cli, config
+from rtc_server.transports.webrtc.connectivity import Connectivity
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,6 +48,17 @@ def test_wrong_setting_is_one_clear_line(
     captured = capsys.readouterr()
     assert message in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_greeting_names_the_phone_line_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    reach = Connectivity(ok=True, message="", addresses=())
+    for line in (None, "Phone line udp:192.0.2.7:5060\n1 trunk: desk"):
+        cli._greet(
+            "http://localhost:8124/", ("it echoes", "as asked for"), config.load({"engine": "echo"}), reach, line
+        )
+        told = capsys.readouterr().out
+        assert "it echoes" in told
+        assert [word in told for word in ("udp:192.0.2.7:5060", "1 trunk: desk")] == [line is not None] * 2
 
 
 def test_batch_size_is_another_word_for_slots() -> None:

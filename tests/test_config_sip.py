@@ -146,6 +146,7 @@ def test_wrong_setting_is_named_with_its_value(flags: dict[str, object], message
         (TRUNK + "headers = ['Authorization']\n", "names begin with X-"),
         (TRUNK + "target = 'sip.example.com'\n", "write it as udp:sip.example.com"),
         (TRUNK + "target = 'udp:sip.example.com:0'\n", "0 is no port"),
+        (TRUNK + "target = 'udp:.:5060'\n", "names no host"),
         (TRUNK + "username = 'me'\n", "username and password go together"),
         (TRUNK + "may_dial = ['*']\n", "may_dial needs a target"),
         (
@@ -188,6 +189,59 @@ def test_wrong_setting_is_named_with_its_value(flags: dict[str, object], message
 )
 def test_wrong_trunk_is_told_with_its_name_and_the_field(tmp_path: Path, content: str, message: str) -> None:
     assert message in refusal(tmp_path, content)
+
+
+def with_targets(tmp_path: Path, of_all: str, *trunks: tuple[str, str]) -> str:
+    """Settings with files `one.pem` and `two.pem`. `trunks`: the target of each, and what else it says."""
+    for name in ("one.pem", "two.pem"):
+        (tmp_path / name).write_text("")
+    tables = (
+        f"[[sip.trunks]]\nname = 't{number}'\ntarget = '{target}'\n{more}\n"
+        for number, (target, more) in enumerate(trunks)
+    )
+    return f"[sip]\n{of_all}\n{''.join(tables)}".replace("'one.pem'", f"'{tmp_path / 'one.pem'}'").replace(
+        "'two.pem'", f"'{tmp_path / 'two.pem'}'"
+    )
+
+
+PAIR_ONE = "tls_cert = 'one.pem'\ntls_key = 'one.pem'"
+
+
+@pytest.mark.parametrize(
+    ("of_all", "first", "second", "field"),
+    [
+        ("", "tls_ca = 'one.pem'", "", "tls_ca"),
+        ("", "", "tls_ca = 'one.pem'", "tls_ca"),
+        ("tls_ca = 'two.pem'", "tls_ca = 'one.pem'", "", "tls_ca"),
+        ("", "tls_ca = 'one.pem'", "tls_ca = 'two.pem'", "tls_ca"),
+        ("", PAIR_ONE, "", "tls_cert"),
+        ("", PAIR_ONE, PAIR_ONE.replace("key = 'one", "key = 'two"), "tls_key"),
+    ],
+)
+@pytest.mark.parametrize("other", ["tls:SIP.example.com", "tls:sip.example.com:5062", "tls:sip.example.com."])
+def test_host_that_two_trunks_call_with_different_files_is_refused(
+    tmp_path: Path, of_all: str, first: str, second: str, field: str, other: str
+) -> None:
+    told = refusal(tmp_path, with_targets(tmp_path, of_all, ("tls:sip.example.com", first), (other, second)))
+    assert f"[sip] trunks[t1].{field}: " in told
+    assert "trunk 't0', which calls sip.example.com too" in told.replace("SIP", "sip")
+    assert f"give both the same {field}" in told
+
+
+@pytest.mark.parametrize(
+    ("of_all", "first", "second"),
+    [
+        ("", ("tls:sip.example.com", "tls_ca = 'one.pem'"), ("tls:sip.example.org", "")),
+        ("", ("tls:sip.example.com", "tls_ca = 'one.pem'"), ("tcp:sip.example.com", "")),
+        ("", ("tls:sip.example.com", "tls_ca = 'one.pem'"), ("tls:sip.example.com:5062", "tls_ca = 'one.pem'")),
+        ("tls_ca = 'one.pem'", ("tls:sip.example.com", "tls_ca = 'one.pem'"), ("tls:sip.example.com", "")),
+        ("", ("tls:sip.example.com", ""), ("tls:sip.example.com", "")),
+    ],
+)
+def test_hosts_that_are_called_with_the_same_files_may_be_of_two_trunks(
+    tmp_path: Path, of_all: str, first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    assert len(load(tmp_path, with_targets(tmp_path, of_all, first, second)).trunks) == 2
 
 
 def test_trunks_come_from_the_file_only(monkeypatch: pytest.MonkeyPatch) -> None:

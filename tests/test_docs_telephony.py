@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,44 +16,40 @@ from pydantic import BaseModel
 
 from rtc_server import cli, config, sipconfig
 from rtc_server.config.section import Section
-from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings
+from rtc_server.config.sip import (
+    MAX_WEBHOOK_S,
+    MIN_SECRET_CHARS,
+    SipNumberSettings,
+    SipSettings,
+    SipTrunkSettings,
+)
+from rtc_server.errors import RtcServerError
 from rtc_server.http.callevents import MAX_UNANSWERED, PING_EVERY_S
 from rtc_server.http.calls import MAX_METADATA, MAX_VALUE_CHARS, DialBody, DigitsBody, TransferBody
+from rtc_server.session.liveness import Verdict
 from rtc_server.transports.sip.call import endreason
 from rtc_server.transports.sip.call.answers import METHODS
 from rtc_server.transports.sip.call.calls import MAX_REMEMBERED, REMEMBERED_S
 from rtc_server.transports.sip.call.digits import MAX_DIGITS
 from rtc_server.transports.sip.call.feed import MAX_SUBSCRIBERS, MAX_WAITING
 from rtc_server.transports.sip.call.surroundings import CallSettings
+from rtc_server.transports.sip.media.rtpport import MIN_REST_S, pairs_between
+from rtc_server.transports.sip.negotiation.sdp import MediaRefused
 from rtc_server.transports.sip.trunk.gatekeeper import TRUNK_REQUESTS_PER_S
-from rtc_server.transports.sip.trunk.sources import FAILURES_FREE, REQUESTS_PER_S
-from rtc_server.transports.sip.trunk.webhook import Accept, IncomingCall, Reject, Webhook
+from rtc_server.transports.sip.trunk.sources import (
+    ALL_ANSWERS_PER_S,
+    ALL_MESSAGES_PER_S,
+    FAILURES_FREE,
+    MESSAGES_PER_S,
+    REQUESTS_PER_S,
+)
+from rtc_server.transports.sip.trunk.webhook import DECLINED, Accept, IncomingCall, Reject, Webhook
 from tests.http.phonesite import NUMBER, phone_site
+from tests.telephonypage import PAGE, ROOT, blocks, commands, names_in, rows_below, table_below
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "telephony.md").read_text(encoding="utf-8")
 SECRET = "a secret of the application"
 
 FOLDER = "/etc/rtc-server/"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-
-
-def commands() -> Iterator[str]:
-    for block in blocks("console"):
-        yield from (line.removeprefix("$ ") for line in block.replace("\\\n", "").splitlines())
-
-
-def table_below(title: str) -> dict[str, list[str]]:
-    """Rows by the names in their first cell; where it has several, each of them."""
-    text = PAGE.partition(f"\n{title}")[2].partition("\n|")[2]
-    rows: dict[str, list[str]] = {}
-    for line in text.partition("\n\n")[0].splitlines()[2:]:
-        first, *others = re.split(r"(?<!\\)\|", line.strip().strip("|"))
-        rows |= {name: [cell.strip() for cell in others] for name in re.findall(r"`(\w+)`", first)}
-    return rows
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +124,11 @@ def test_flags_that_are_named_exist() -> None:
 
 
 def test_every_request_of_the_page_is_taken() -> None:
-    models: dict[str, type[BaseModel]] = {"calls": DialBody, "dtmf": DigitsBody, "transfer": TransferBody}
+    models: dict[str, type[BaseModel]] = {
+        "calls": DialBody,
+        "dtmf": DigitsBody,
+        "transfer": TransferBody,
+    }
     checked = 0
     for command in (command for command in commands() if command.startswith("curl ")):
         words = shlex.split(command)
@@ -215,7 +214,7 @@ def test_question_of_the_webhook_is_shown_as_it_is() -> None:
 def test_figures_are_those_of_the_code() -> None:
     settings, text = CallSettings(), " ".join(PAGE.split())
     for sentence in (
-        f"1000 ports are {1000 // 2} calls",
+        f"rest for {MIN_REST_S:g} s behind it: 1000 ports are {len(pairs_between(20_000, 20_999))} calls",
         f"up to {MAX_METADATA} names and values of {MAX_VALUE_CHARS} characters",
         f"up to {MAX_DIGITS} of 0-9",
         f"{MAX_WAITING} events wait for a slow reader",
@@ -227,22 +226,91 @@ def test_figures_are_those_of_the_code() -> None:
         f"sent no audio for {settings.quiet_s:g} s",
         f"timer under {settings.min_se_s} s",
         f"{REQUESTS_PER_S:g} a second for each address; after {FAILURES_FREE} wrong",
-        f"| {TRUNK_REQUESTS_PER_S:g} a second |",
+        f"known by its address | {TRUNK_REQUESTS_PER_S:g} a second |",
+        f"{MESSAGES_PER_S:g} a second for each address, {ALL_MESSAGES_PER_S:g} of all",
+        f"answers to strangers | {ALL_ANSWERS_PER_S:g} a second |",
+        f"the {ALL_MESSAGES_PER_S:g} messages of all do not",
+        f"with a password it may send {REQUESTS_PER_S:g} requests",
+        f"needs a secret of {MIN_SECRET_CHARS} characters or more, in `webhook_secret_file`",
+        f"had one until {MIN_REST_S:g} s ago",
+        f"so answer within {MAX_WEBHOOK_S:g} seconds",
+        f"(400 to 699, default {DECLINED})",
     ):
         assert sentence in text, sentence
     assert "REGISTER" not in METHODS
 
 
-def test_every_outcome_of_a_call_is_explained() -> None:
+def errors() -> dict[str, type[RtcServerError]]:
+    """All of them by the name of their class."""
+    known: dict[str, type[RtcServerError]] = {}
+    waiting = [RtcServerError]
+    while waiting:
+        kinds = waiting.pop().__subclasses__()
+        known |= {kind.__name__: kind for kind in kinds}
+        waiting += kinds
+    return known
+
+
+def raised_in(*places: str) -> set[type[RtcServerError]]:
+    """Errors that a file of the package, or one below a folder of it, makes."""
+    package, made = ROOT / "rtc_server", set()
+    for place in places:
+        for path in (package / place).rglob("*.py") if (package / place).is_dir() else (package / place,):
+            made |= set(re.findall(r"\b([A-Z]\w+)\(", path.read_text(encoding="utf-8")))
+    return {kind for name, kind in errors().items() if name in made}
+
+
+def written_in(pattern: str, *folders: str) -> set[str]:
+    found: set[str] = set()
+    for folder in folders:
+        for path in (ROOT / "rtc_server" / folder).rglob("*.py"):
+            found |= set(re.findall(pattern, path.read_text(encoding="utf-8")))
+    return found
+
+
+ENDS_A_CALL = raised_in("transports/sip/media", "transports/sip/transaction", "session/admission.py")
+"""What the set-up of a call raises becomes the reason of its end."""
+ANSWERED_BY_THE_API = raised_in("http/calls.py", "http/auth.py", "session/admission.py") | raised_in(
+    "transports/sip/call", "transports/sip/transaction", "transports/sip/useragent.py"
+) - {MediaRefused}
+
+
+def test_every_outcome_of_a_call_is_explained_and_nothing_else_is() -> None:
     explained = set(table_below("## Why a call ended"))
     outcomes = {endreason.outcome_of(status) for status in range(300, 700)}
-    assert outcomes <= explained
-    written = set()
-    for path in (ROOT / "rtc_server" / "transports" / "sip").rglob("*.py"):
-        written |= set(re.findall(r"\bend\(\"(\w+)\"|end, \"(\w+)\"\)", path.read_text(encoding="utf-8")))
-    reasons = {first or second for first, second in written}
-    assert len(reasons) > 8
-    assert reasons <= explained
+    ended = written_in(r"(?:\bend\(|\bend, |\bhangup\()\"(\w+)\"", "transports/sip")
+    of_sessions = written_in(r"\bclose\(\"(\w+)\"", "session") - {"client_closed"}  # which only pages and tools do
+    of_sessions |= {verdict.value for verdict in (Verdict.IDLE_TOO_LONG, Verdict.GONE)}
+    webhook = written_in(r"reason: str = \"(\w+)\"", "transports/sip/call") | {"webhook_failed"}
+    codes = {kind.code for kind in ENDS_A_CALL if kind.code != "trunk_busy"}  # told before there is a call
+    code = outcomes | ended | of_sessions | webhook | codes
+    assert len(ended) > 8 and {"hangup", "rejected", "idle", "no_rtp_port"} <= code
+    assert not code - explained, "not explained"
+    literals = written_in(r"\"(\w+)\"", "transports/sip", "session") | {"server_stopping"}
+    assert not explained - code - literals - {kind.code for kind in errors().values()}, "there is no such reason"
+
+
+def test_every_error_of_the_api_stands_beside_its_status() -> None:
+    rows = rows_below("status means that there is no call:")
+    told = {(status, code) for status, codes, _ in rows for code in names_in(codes)}
+    known = {kind.code: str(kind.http_status) for kind in errors().values()}
+    assert told == {(known[code], code) for _, code in told}
+    expected = {kind.code for kind in ANSWERED_BY_THE_API if kind.http_status != 500}
+    assert not expected - {code for _, code in told}
+    assert {"not_connected", "invalid_number", "trunk_busy", "transfer_refused", "call_not_found"} <= expected
+    for status, codes, _ in rows:
+        assert names_in(codes), f"{status} has no code"
+
+
+def told_reasons() -> set[str]:
+    return set(table_below("## Why a call ended"))
+
+
+def test_every_status_that_a_caller_is_told_stands_in_the_table() -> None:
+    told = {status for cell, _ in rows_below("## What a caller is told") for status in re.findall(r"\d{3}", cell)}
+    given = r"(?:refuse|reply|Refuse|Refused|Refusal|Rejected|Fault|_error)\(.*?\b([4-6]\d\d)\b"
+    code = written_in(given, "transports/sip") | {str(endreason.status_for(reason)) for reason in told_reasons()}
+    assert len(code) > 12 and code <= told
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -16,6 +16,7 @@ import pytest
 from rtc_server import config
 from rtc_server.errors import ConfigError, UnknownEngine
 from rtc_server.server import Server
+from tests.logs import captured_logs, entry_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -126,6 +127,34 @@ async def test_stop_leaves_no_thread_and_no_task_behind() -> None:
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert not [name for name in {thread.name for thread in threading.enumerate()} - before if "engine" in name]
+
+
+async def test_last_line_of_the_log_says_that_the_server_has_stopped_and_whom_it_has_cut_off() -> None:
+    with captured_logs() as logs:
+        server = Server(settings())
+        await server.start()
+        await post(server)
+        await server.stop()
+        await server.stop()
+    assert [entry["event"] for entry in logs].count("server stopped") == 1
+    assert (logs[-1]["event"], logs[-1]["conversations_cut_off"]) == ("server stopped", 1)
+
+
+async def test_server_that_never_started_does_not_say_that_it_stopped() -> None:
+    with captured_logs() as logs:
+        await Server(settings()).stop()
+    assert "server stopped" not in [entry["event"] for entry in logs]
+
+
+async def test_phone_line_is_told_as_others_are_told_it_and_scarce_ports_are_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "rtc.toml"
+    file.write_text('[sip]\nlisten = ["udp:0.0.0.0:0"]\nadvertise_ip = "203.0.113.7"\nrtp_ports = "20000-20001"\n')
+    with captured_logs() as logs:
+        server = Server(config.load({"engine": "echo", "slots": 2, "port": 0, "udp_port": 0}, file))
+        await server.start()
+        assert (server.phone_line or "").startswith("Phone line udp:203.0.113.7:0")
+        await server.stop()
+    assert "1 of the 2 calls" in entry_of(logs, "few_rtp_ports")["trouble"]
 
 
 async def test_taken_port_is_a_clear_error_and_leaves_nothing_behind() -> None:

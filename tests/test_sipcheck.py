@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rtc_server import config
+from rtc_server import cli, config, sipcheck
 from rtc_server.finding import Finding
 from rtc_server.sipcheck import examine_sip
+from rtc_server.transports.sip.optionsprobe import ask_options
 
 TRUNK = """
 [[sip.trunks]]
@@ -84,6 +87,53 @@ def test_a_trunk_that_cannot_be_found_is_told(tmp_path: Path) -> None:
     text = '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + TRUNK.format(target="udp:no-such-host.invalid")
     finding = findings(tmp_path, text)["trunk carrier"]
     assert finding.ok is False and finding.advice
+
+
+def test_a_trunk_that_answers_no_options_is_a_warning_since_calls_may_work(
+    tmp_path: Path, trunk: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sipcheck, "ask_options", partial(ask_options, timeout_s=0.2))
+    port = trunk.getsockname()[1]
+    text = '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + TRUNK.format(target=f"udp:127.0.0.1:{port}")
+    finding = findings(tmp_path, text)["trunk carrier"]
+    assert finding.ok is None
+    assert "does not answer OPTIONS" in finding.found and "calls may work" in finding.advice
+
+
+def test_a_trunk_to_which_no_connection_leads_takes_no_calls(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        text = '[sip]\nlisten = ["udp:127.0.0.1:0"]\n' + TRUNK.format(target=f"tcp:127.0.0.1:{port}")
+        finding = findings(tmp_path, text)["trunk carrier"]
+    assert finding.ok is False and "firewall" in finding.advice
+
+
+def test_fewer_ports_than_slots_are_a_warning(tmp_path: Path) -> None:
+    text = '[sip]\nlisten = ["udp:127.0.0.1:0"]\nrtp_ports = "20000-20005"\n'
+    finding = findings(tmp_path, text)["RTP ports"]
+    assert finding.ok is None
+    assert "3 of the 4 calls" in finding.found and "two ports" in finding.advice
+    assert "RTP ports" not in findings(tmp_path, text.replace("20005", "20007"))
+
+
+@pytest.fixture
+def _logging_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", list(root.handlers))
+    monkeypatch.setattr(root, "level", root.level)
+
+
+@pytest.mark.usefixtures("_logging_as_before")
+def test_rows_are_all_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rtc.toml"
+    file.write_text('[sip]\nlisten = ["udp:127.0.0.1:0", "tcp:127.0.0.1:0"]\n' + INBOUND + NUMBERS)
+    arguments = ["check", "--engine", "echo", "--port", "0", "--udp-port", "0", "--config", str(file)]
+    cli.main(arguments)
+    said = capsys.readouterr()
+    assert "SIP udp" in said.out and said.err == ""
+    cli.main([*arguments, "--log-level", "info"])
+    assert "SIP port open" in capsys.readouterr().err
 
 
 def test_a_missing_password_is_a_finding(tmp_path: Path) -> None:

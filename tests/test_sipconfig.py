@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings
+from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings, check_sip
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import ConfigError, UnknownVoice
 from rtc_server.sipconfig import (
@@ -19,17 +19,20 @@ from rtc_server.sipconfig import (
     build_user_agent,
     build_webhook,
     check_prompts,
+    few_ports,
+    line_in_words,
     useless,
 )
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip import useragent
+from rtc_server.transports.sip.flow import Transport
 from rtc_server.transports.sip.message.message import Request, Response, parse
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsSettings
 from rtc_server.transports.sip.trunk.gatekeeper import Gatekeeper
 from rtc_server.transports.sip.trunk.sources import MESSAGES_AT_ONCE
-from rtc_server.transports.sip.trunk.trunks import Credentials
+from rtc_server.transports.sip.trunk.trunks import Login
 from tests.session.conftest import House
 from tests.transports.sip.network.listeners import options_request, place_of, until
 
@@ -60,7 +63,7 @@ def test_trunk_is_what_its_settings_say() -> None:
     built = trunks.named("carrier")
     assert built is not None
     assert built.networks == (ipaddress.ip_network("192.0.2.0/24"),)
-    assert built.inbound == Credentials("in", "open sesame")
+    assert built.inbound == Login("in", "open sesame")
     assert (built.username, built.password) == ("out", "hunter2")
     assert built.target == Target("tls", "2001:db8::1", 5061)
     assert (built.media.codecs, built.media.srtp) == (("PCMA",), "require")
@@ -77,7 +80,7 @@ def test_trunk_is_what_its_settings_say() -> None:
 def test_password_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("from a file\n")
     trunks = build_trunks(sip(trunk(username="in", password_file=tmp_path / "password")))
-    assert [each.inbound for each in trunks] == [Credentials("in", "from a file")]
+    assert [each.inbound for each in trunks] == [Login("in", "from a file")]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +127,16 @@ async def test_webhook_is_there_where_it_has_an_address(tmp_path: Path) -> None:
 
 
 def test_short_webhook_secret_is_refused_and_not_shown() -> None:
-    with pytest.raises(ConfigError, match="shorter than 16") as refusal:
+    with pytest.raises(ConfigError, match="has 7 characters, and 16 is the least") as refusal:
         build_webhook(sip(webhook_url="https://example.org/calls", webhook_secret="hunter2"))
     assert "hunter2" not in str(refusal.value)
+    assert "webhook_secret_file" in refusal.value.hint and "16 characters" in refusal.value.hint
+
+
+def test_webhook_without_a_secret_says_which_setting_takes_one_and_how_long_it_must_be() -> None:
+    with pytest.raises(ConfigError, match="without a secret") as refusal:
+        check_sip(sip(webhook_url="https://example.org/calls"))
+    assert "webhook_secret_file" in refusal.value.hint and "16 characters" in refusal.value.hint
 
 
 def test_what_is_listened_on_is_read() -> None:
@@ -138,7 +148,7 @@ def test_what_is_listened_on_is_read() -> None:
 def test_trunk_may_be_called_with_certificates_of_its_own(tmp_path: Path) -> None:
     ours, theirs, authority = (tmp_path / name for name in ("ours.pem", "theirs.pem", "authority.pem"))
     settings = sip(
-        trunk(target="tls:SIP.example.com", tls_ca=authority),
+        trunk(target="tls:SIP.example.com.", tls_ca=authority),
         trunk(name="bank", target="tls:[2001:db8::1]:5061", tls_cert=theirs, tls_key=theirs),
         trunk(name="other", target="tls:sip.example.org"),
         tls_cert=ours,
@@ -146,6 +156,34 @@ def test_trunk_may_be_called_with_certificates_of_its_own(tmp_path: Path) -> Non
     )
     of_hosts = {"sip.example.com": TlsSettings(ours, ours, authority), "2001:db8::1": TlsSettings(theirs, theirs)}
     assert build_tls(settings) == TlsSettings(ours, ours, of_hosts=of_hosts)
+    targets = [each.target for each in build_trunks(settings)]
+    assert [target and target.host for target in targets] == ["SIP.example.com", "2001:db8::1", "sip.example.org"]
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise_ip", "told"),
+    [
+        ("udp:0.0.0.0:5060", None, "udp:192.168.1.10:5060"),
+        ("udp:0.0.0.0, tls:[::]:5061", None, "udp:192.168.1.10:5060, tls:[2001:db8::10]:5061"),
+        ("udp:0.0.0.0", "203.0.113.7", "udp:203.0.113.7:5060"),
+        ("tcp:127.0.0.1:5070", None, "tcp:127.0.0.1:5070"),
+    ],
+)
+def test_phone_line_is_described_as_others_reach_it(listen: str, advertise_ip: str | None, told: str) -> None:
+    own = ("192.168.1.10", "2001:db8::10")
+    settings = sip(trunk(), trunk(name="desk"), listen=listen, advertise_ip=advertise_ip)
+    assert line_in_words(settings, own) == f"Phone line {told}\n2 trunks: carrier, desk"
+    assert "nobody can call" in line_in_words(sip(listen=listen), own)
+
+
+@pytest.mark.parametrize(
+    ("ports", "max_calls", "enough"),
+    [((20_000, 20_007), None, True), ((20_001, 20_008), None, False), ((20_001, 20_008), 3, True)],
+)
+def test_ports_are_enough_for_the_calls_that_there_may_be(
+    ports: tuple[int, int], max_calls: int | None, enough: bool
+) -> None:
+    assert (few_ports(sip(rtp_ports=ports, max_calls=max_calls), slots=4) is None) is enough
 
 
 def test_gatekeeper_knows_the_trunks() -> None:
@@ -156,10 +194,10 @@ def test_gatekeeper_knows_the_trunks() -> None:
 def test_short_webhook_secret_is_told_by_the_place_it_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RTC_SIP_WEBHOOK_SECRET", raising=False)
     settings = sip(webhook_url="https://example.org/calls", webhook_secret="short")
-    with pytest.raises(ConfigError, match="secret in webhook_secret is"):
+    with pytest.raises(ConfigError, match="secret in webhook_secret has"):
         build_webhook(settings)
     monkeypatch.setenv("RTC_SIP_WEBHOOK_SECRET", "short")
-    with pytest.raises(ConfigError, match="secret in RTC_SIP_WEBHOOK_SECRET is"):
+    with pytest.raises(ConfigError, match="secret in RTC_SIP_WEBHOOK_SECRET has"):
         build_webhook(settings)
 
 
@@ -172,19 +210,19 @@ def test_settings_that_no_call_can_come_of_are_told() -> None:
 
 async def test_messages_of_a_flood_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
     house, asked, read = House(), 0, 0
-    hears = Gatekeeper.hears
+    allow = Gatekeeper.allow
 
-    def count_asked(gatekeeper: Gatekeeper, host: str) -> bool:
+    def count_asked(gatekeeper: Gatekeeper, host: str, transport: Transport) -> bool:
         nonlocal asked
         asked += 1
-        return hears(gatekeeper, host)
+        return allow(gatekeeper, host, transport)
 
     def count_read(datagram: bytes) -> Request | Response:
         nonlocal read
         read += 1
         return parse(datagram)
 
-    monkeypatch.setattr(Gatekeeper, "hears", count_asked)
+    monkeypatch.setattr(Gatekeeper, "allow", count_asked)
     monkeypatch.setattr(useragent, "parse", count_read)
     agent = build_user_agent(sip(trunk(), listen="udp:127.0.0.1:0"), house.admission, Pacer(), lambda: 1.0)
     assert agent is not None

@@ -28,7 +28,6 @@ from pydantic_settings import SettingsConfigDict
 from rtc_server.config.section import CommaSeparated, Section
 from rtc_server.errors import ConfigError
 
-Transport = Literal["udp", "tcp", "tls"]
 Codec = Literal["opus", "G722", "PCMU", "PCMA"]
 CODECS: tuple[Codec, ...] = ("opus", "G722", "PCMU", "PCMA")
 
@@ -37,6 +36,10 @@ DIGEST_ALGORITHMS = ("SHA-256", "MD5")
 MAX_WEBHOOK_S = 3.0
 """A caller hears nothing before the webhook has answered."""
 MIN_SECRET_CHARS = 16
+SECRET_HINT = (
+    f"put {MIN_SECRET_CHARS} characters or more (openssl rand -hex 32) into a file, and set webhook_secret_file to its"
+    " path; or set RTC_SIP_WEBHOOK_SECRET"
+)
 _LISTEN = re.compile(r"(udp|tcp|tls):(\[[0-9a-fA-F:.]+\]|[0-9]+(?:\.[0-9]+){3})(?::([0-9]{1,5}))?")
 _TARGET = re.compile(r"(udp|tcp|tls):(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
 _EXTENSION_HEADER = re.compile(r"X-[A-Za-z0-9-]{1,62}", re.IGNORECASE)
@@ -81,31 +84,33 @@ def _network_meant(address: str) -> str:
         return ""
 
 
-def parse_listen(text: str) -> tuple[Transport, str, int | None]:
-    """Transport, address without brackets, and port. Raises: ValueError."""
+def parse_listen(text: str) -> tuple[str, str, int | None]:
+    """Name of the transport, address without brackets, and port. Raises: ValueError."""
     match = _LISTEN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no place to listen on; write it as udp:0.0.0.0:5060 or tls:[::]:5061")
     port = None if match[3] is None else int(match[3])
     if port is not None and port > 65535:
         raise ValueError(f"{port} is no port")
-    return _transport(match[1]), str(_ip(match[2])), port
+    return match[1], str(_ip(match[2])), port
 
 
-def parse_target(text: str) -> tuple[Transport, str, int | None]:
-    """Transport, host without brackets, and port. Raises: ValueError."""
+def parse_target(text: str) -> tuple[str, str, int | None]:
+    """Name of the transport, host, and port. The host is without brackets, and without the dot that may end a name: no
+    certificate has it.
+
+    Raises: ValueError.
+    """
     match = _TARGET.fullmatch(text)
     if match is None:
         raise ValueError("write it as udp:sip.example.com, tcp:192.0.2.1:5060 or tls:[2001:db8::1]:5061")
-    host = str(_ip(match[2])) if match[2].startswith("[") else match[2]
+    host = str(_ip(match[2])) if match[2].startswith("[") else match[2].removesuffix(".")
+    if not host:
+        raise ValueError(f"{text!r} names no host")
     port = None if match[3] is None else int(match[3])
     if port is not None and not 1 <= port <= 65535:
         raise ValueError(f"{port} is no port")
-    return _transport(match[1]), host, port
-
-
-def _transport(name: str) -> Transport:
-    return "udp" if name == "udp" else "tcp" if name == "tcp" else "tls"
+    return match[1], host, port
 
 
 class _Table(BaseModel):
@@ -332,7 +337,7 @@ def check_sip(sip: SipSettings) -> None:
     if sip.webhook_secret is not None and sip.webhook_secret_file is not None:
         raise ConfigError("[sip] webhook_secret and webhook_secret_file are both set", hint="keep one of them")
     if sip.webhook_url is not None and sip.webhook_secret is None and sip.webhook_secret_file is None:
-        raise ConfigError("[sip] webhook_url is set without a secret", hint="set RTC_SIP_WEBHOOK_SECRET")
+        raise ConfigError("[sip] webhook_url is set without a secret", hint=SECRET_HINT)
     _check_trunks(sip)
 
 
@@ -358,26 +363,36 @@ def _check_trunks(sip: SipSettings) -> None:
                 raise ConfigError(f"[sip] trunks[{trunk.name}].{field}={value!r}: trunk {seen[value]!r} has it too")
             if value is not None:
                 seen[value] = trunk.name
-    own_tls: dict[str, SipTrunkSettings] = {}
     for trunk in sip.trunks:
         _check_pem_files(f"[sip] trunks[{trunk.name}]", trunk)
-        if trunk.target is not None and trunk.has_own_tls:
-            other = own_tls.setdefault(parse_target(trunk.target)[1].lower(), trunk)
-            if (other.tls_ca, other.tls_cert, other.tls_key) != (trunk.tls_ca, trunk.tls_cert, trunk.tls_key):
-                raise ConfigError(
-                    f"[sip] trunks[{trunk.name}].target: trunk {other.name!r} calls the same host with another tls_ca"
-                    " or tls_cert",
-                    hint="give both the same files, or call the host by another of its names",
-                )
         if trunk.username is not None and not trunk.addresses and sip.unknown_policy != "challenge":
             raise ConfigError(
                 f"[sip] trunks[{trunk.name}].username: nobody is asked for a digest,"
                 f" since unknown_callers is {sip.unknown_policy}",
                 hint="set unknown_callers to challenge, or give the trunk addresses",
             )
+    _check_tls_targets(sip)
     networks = [(ipaddress.ip_network(text), trunk.name) for trunk in sip.trunks for text in trunk.addresses]
     # In this order, a network that overlaps another one overlaps its neighbour.
     networks.sort(key=lambda item: (item[0].version, int(item[0].network_address), item[0].prefixlen))
     for (network, name), (follower, owner) in pairwise(networks):
         if network.version == follower.version and int(follower.network_address) <= int(network.broadcast_address):
             raise ConfigError(f"[sip] trunks[{owner}].addresses: {follower} overlaps {network} of trunk {name!r}")
+
+
+def _check_tls_targets(sip: SipSettings) -> None:
+    """A host is called with one certificate and one authority, whichever port and trunk it is for."""
+    seen: dict[str, SipTrunkSettings] = {}
+    for trunk in sip.trunks:
+        transport, host, _ = ("", "", None) if trunk.target is None else parse_target(trunk.target)
+        if transport != "tls":
+            continue
+        other = seen.setdefault(host.lower(), trunk)
+        for name in ("tls_ca", "tls_cert", "tls_key"):
+            ours, theirs = (getattr(each, name) or getattr(sip, name) for each in (trunk, other))
+            if ours != theirs:
+                raise ConfigError(
+                    f"[sip] trunks[{trunk.name}].{name}: it is {ours or 'not set'}, and trunk {other.name!r}, which"
+                    f" calls {host} too, has {theirs or 'none'}",
+                    hint=f"give both the same {name}, or call the host by another of its names",
+                )

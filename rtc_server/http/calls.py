@@ -31,6 +31,7 @@ _DIAL_HINT = (
 )
 _TRANSFER_HINT = 'POST {"to": "+15550100"}: a number, or a SIP or tel URI'
 _DIGITS_HINT = 'POST {"digits": "12#"}'
+_HANGUP_HINT = "POST without a body"
 _NUMBER = re.compile(r"\+?[0-9]{1,32}")
 _NAME = re.compile(r"X-[0-9A-Z-]{1,60}|(?!X-)[0-9A-Z_.-]{1,64}", re.IGNORECASE | re.ASCII)
 
@@ -48,7 +49,9 @@ def _one_line(text: str) -> str:
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    """A name that is not known would change nothing, unnoticed, and a call costs money: it is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 _B = TypeVar("_B", bound=_Body)
@@ -81,6 +84,10 @@ class TransferBody(_Body):
 
 class DigitsBody(_Body):
     digits: str
+
+
+class HangupBody(_Body):
+    """Nothing can be said."""
 
 
 class PhoneCalls:
@@ -131,6 +138,7 @@ class PhoneCalls:
     async def hangup(self, request: web.Request) -> web.Response:
         """Of a call that has ended too: whoever wants it to be over has what he wants."""
         call = self._call(request)
+        await _read(request, HangupBody, _HANGUP_HINT, empty=True)
         call.hangup()
         return web.json_response(self._described(call))
 
@@ -201,10 +209,15 @@ async def _answered_or_ended(call: Call) -> None:
                 return
 
 
-async def _read(request: web.Request, model: type[_B], hint: str) -> _B:
-    """Raises: BadRequest, which names the field; TooLarge."""
+async def _read(request: web.Request, model: type[_B], hint: str, *, empty: bool = False) -> _B:
+    """Raises: BadRequest, which names the field; TooLarge. `empty`: there need be no body."""
     text = await read_text(request)
     try:
-        return model.model_validate_json(text)
+        return model.model_validate_json("{}" if empty and not text.strip() else text)
     except ValidationError as error:
-        raise bad_field(error, hint) from None
+        raise bad_field(error, hint, _known_fields(model)) from None
+
+
+def _known_fields(model: type[_Body]) -> str:
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return f"known are {', '.join(names)}" if names else "this request has no fields"

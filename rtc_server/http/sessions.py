@@ -274,12 +274,12 @@ def validated(model: type[_Model], body: dict[str, Any], hint: str) -> _Model:
         raise bad_field(error, hint) from None
 
 
-def bad_field(error: ValidationError, hint: str) -> BadRequest:
-    """What is wrong with the first field that is."""
+def bad_field(error: ValidationError, hint: str, known: str = f"sampling takes {SAMPLING_FIELDS}") -> BadRequest:
+    """What is wrong with the first field that is. `known`: the fields of what refuses others."""
     first = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])[:80] or "body"
     if first["type"] == "extra_forbidden":
-        return BadRequest(f"{where} is unknown", hint=f"sampling takes {SAMPLING_FIELDS}")
+        return BadRequest(f"{where} is unknown", hint=known)
     return BadRequest(f"{where}: {first['msg']}", hint=hint)
 
 

@@ -19,6 +19,8 @@ class SessionRegistry:
         self._conductor = conductor
         self._sessions: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
+        self.cut_off = 0
+        """Conversations that have not ended by themselves, but by `close_all`."""
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -65,6 +67,7 @@ class SessionRegistry:
 
     async def close_all(self, reason: str) -> None:
         sessions = list(self)
+        self.cut_off += sum(session.state is not State.CLOSED for session in sessions)
         for session in sessions:
             session.close(reason)
         await asyncio.gather(*(session.wait_closed() for session in sessions), return_exceptions=True)

@@ -45,7 +45,7 @@ async def test_call_is_a_resource_as_soon_as_it_is_placed(site: PhoneSite) -> No
 
 
 async def test_what_is_asked_for_reaches_engine_and_phone(site: PhoneSite) -> None:
-    body = {"from": "+15550123", "trunk": "carrier", "persona": "You are Ann.", "seed": 5, "later": 1}
+    body = {"from": "+15550123", "trunk": "carrier", "persona": "You are Ann.", "seed": 5}
     await site.dial(**body, metadata={"X-Customer": "7; a=b", "note": "ours"})
     invite = site.phone.last_request("INVITE")
     assert (invite.headers.get("From") or "").startswith("<sip:+15550123@")
@@ -120,6 +120,43 @@ async def test_field_that_is_wrong_is_named(site: PhoneSite, body: dict[str, Any
     assert error["message"].startswith(field)
     assert error["hint"]
     assert await site.get("/v1/calls") == {"calls": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "known"),
+    [
+        ("", {"to": NUMBER, "personna": "x"}, "to, from, trunk, persona, voice, seed, metadata, wait"),
+        ("", {"to": NUMBER, "from_": "1"}, "to, from, trunk, persona, voice, seed, metadata, wait"),
+        ("/{id}/transfer", {"to": NUMBER, "wait": "answered"}, "to"),
+        ("/{id}/dtmf", {"digits": "1", "duration_ms": 100}, "digits"),
+    ],
+)
+async def test_field_that_is_unknown_is_refused_with_those_that_are_known(
+    site: PhoneSite, path: str, body: dict[str, Any], known: str
+) -> None:
+    call = await site.answered()
+    status, error = await site.post("/v1/calls" + path.format(**call), body)
+    unknown = list(body)[-1]
+    assert (status, error["code"], error["message"]) == (400, "bad_request", f"{unknown} is unknown")
+    assert error["hint"] == f"known are {known}"
+    assert len((await site.get("/v1/calls"))["calls"]) == 1 and not site.phone.count("REFER")
+    assert not site.world.leg.digits
+
+
+@pytest.mark.parametrize("body", ['{"reason": "busy"}', "{", "[]"])
+async def test_hangup_that_says_more_than_can_be_said_is_refused(site: PhoneSite, body: str) -> None:
+    call = await site.answered()
+    response = await site.client.post(f"/v1/calls/{call['id']}/hangup", data=body)
+    error = await response.json()
+    assert (response.status, error["code"]) == (400, "bad_request") and error["hint"]
+    assert (await site.get(f"/v1/calls/{call['id']}"))["state"] == "answered"
+
+
+@pytest.mark.parametrize("body", ["", " \n", "{}"])
+async def test_hangup_without_anything_to_say_hangs_up(site: PhoneSite, body: str) -> None:
+    call = await site.answered()
+    response = await site.client.post(f"/v1/calls/{call['id']}/hangup", data=body)
+    assert (response.status, (await response.json())["state"]) == (200, "ended")
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"to": "\\ud800"}', "[" * 50_000])

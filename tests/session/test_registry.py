@@ -31,6 +31,14 @@ async def test_drain_announces_then_ends_every_session(house: House) -> None:
         assert leg.closed == ["server_stopping"]
 
 
+async def test_conversations_that_are_cut_off_are_counted_and_no_others(house: House) -> None:
+    sessions = [(await house.live_call())[0] for _ in range(2)]
+    sessions[0].close("client_closed")
+    await house.registry.drain(0.01, "server_stopping")
+    await house.registry.close_all("server_stopping")
+    assert house.registry.cut_off == 1
+
+
 async def test_a_call_that_connects_during_a_drain_is_told_after_its_opening(house: House) -> None:
     _, leg = await house.call(connected=False)
     drain = asyncio.create_task(house.registry.drain(3600, "server_stopping"))

@@ -68,12 +68,17 @@ async def ask_options(
     Args:
         advertise: as `SipNetwork` has it; shows in From, Via and Contact.
 
-    Raises: OSError where there is no way there, TimeoutError without an answer, ConfigError for `tls`.
+    Raises: OSError where there is no way there, TimeoutError where there is one and no answer comes by it,
+        ConfigError for `tls`.
     """
     question = _Question(tls, advertise, resolver, intervals)
     try:
         async with asyncio.timeout(timeout_s):
             return await question.ask(target)
+    except TimeoutError:
+        if question.connected:
+            raise
+        raise ConnectionError(f"no connection within {timeout_s:g} s") from None
     finally:
         await question.close()
 
@@ -97,12 +102,15 @@ class _Question:
             intervals=intervals,
             sent_by=self._network.sent_by,
         )
+        self.connected = False
+        """There is a way to the target; over UDP there always is."""
         self._answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     async def ask(self, target: Target) -> Answer:
         self._timer_loop.start()
         await self._network.start()
         flow = await self._network.connect(target)
+        self.connected = True
         asked_s = time.monotonic()
         request = _options(target, host_and_port(*self._network.contact(flow)))
         self._transactions.request(request, flow, self._on_response, self._on_failure)

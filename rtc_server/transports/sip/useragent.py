@@ -17,7 +17,7 @@ from rtc_server.errors import CapacityError, EngineDraining, EngineUnavailable, 
 from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.transports.sip.call.answers import METHODS, describe_us, refuse, refuse_error
-from rtc_server.transports.sip.call.call import Call, CallDetails, CallObserver
+from rtc_server.transports.sip.call.call import Call, CallDetails
 from rtc_server.transports.sip.call.calls import Calls
 from rtc_server.transports.sip.call.contact import contact_of
 from rtc_server.transports.sip.call.dialling import Wish, plan
@@ -25,7 +25,7 @@ from rtc_server.transports.sip.call.outbound import OutboundCall
 from rtc_server.transports.sip.call.reception import Reception
 from rtc_server.transports.sip.call.referrals import Referrals
 from rtc_server.transports.sip.call.surroundings import CallSettings, Media, Network, Surroundings, Tasks
-from rtc_server.transports.sip.dialog.dialog import DialogId, id_of_request, tag_of
+from rtc_server.transports.sip.dialog.dialog import id_of_request, tag_of
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
 from rtc_server.transports.sip.timerloop import TimerLoop
@@ -60,7 +60,7 @@ OpenNetwork = Callable[
 any further."""
 
 
-class UserAgent(CallObserver):
+class UserAgent:
     """
     Args:
         clock: monotonic seconds.
@@ -92,7 +92,7 @@ class UserAgent(CallObserver):
             self._on_ack,
             intervals=intervals,
             sent_by=self._network.sent_by,
-            may_refuse=gatekeeper.may_refuse,
+            allow_refusal=gatekeeper.allow_refusal,
         )
         self._tasks = Tasks()
         self.trunks = trunks
@@ -110,10 +110,9 @@ class UserAgent(CallObserver):
             clock,
             source or random.SystemRandom(),
         )
-        self.calls = Calls(self._timers)
-        self._reception = Reception(self._around, self.calls, self, webhook)
+        self.calls = Calls(self._timers, Referrals(self.dial, self._around))
+        self._reception = Reception(self._around, self.calls, webhook)
         self._webhook = webhook
-        self._referrals = Referrals(self.dial, self._tasks)
 
     async def start(self) -> None:
         """Raises: ConfigError."""
@@ -170,7 +169,7 @@ class UserAgent(CallObserver):
         call = OutboundCall(
             self._around,
             CallDetails(wanted.trunk, wanted.caller, wanted.callee, metadata or {}),
-            self,
+            self.calls,
             wanted.dialled,
             lambda flow: contact_of(self._network, flow),
         )
@@ -219,7 +218,7 @@ class UserAgent(CallObserver):
             in_dialog = bool(tag_of(request.headers.get("To")))
             call = self.calls.of_dialog(id_of_request(request)) if in_dialog else None
         except ValueError:
-            if self._gatekeeper.may_refuse(transaction.flow):
+            if self._gatekeeper.allow_refusal(transaction.flow):
                 transaction.respond_once(transaction.reply(400))
             else:
                 transaction.drop()
@@ -287,17 +286,3 @@ class UserAgent(CallObserver):
         response = transaction.reply(503)
         response.headers.set("Retry-After", str(error.retry_after_s))
         transaction.respond_once(response)
-
-    # ---- CallObserver ------------------------------------------------------------------------------------------------
-
-    def on_dialog(self, call: Call, dialog_id: DialogId) -> None:
-        self.calls.add_dialog(call, dialog_id)
-
-    def on_ended(self, call: Call) -> None:
-        self.calls.on_ended(call)
-
-    def on_over(self, call: Call) -> None:
-        self.calls.on_over(call)
-
-    def on_refer(self, call: Call, transaction: ServerTransaction, request: Request) -> bool:
-        return self._referrals.receive(call, transaction, request)

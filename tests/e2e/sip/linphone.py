@@ -93,13 +93,14 @@ class Linphone:
 
 @contextlib.asynccontextmanager
 async def running_linphone(
-    directory: Path, microphone: Path, codec: str = "PCMU", encryption: str = "none"
+    directory: Path, microphone: Path, codec: str = "PCMU", encryption: str = "none", *, ipv6: bool = False
 ) -> AsyncIterator[Linphone]:
     """A phone that answers every call, and speaks one codec.
 
     Args:
         microphone: 16 bits, mono.
         encryption: ``none`` or ``srtp``.
+        ipv6: as it is by itself; then it offers IPv6 media on a machine that has IPv6.
     """
     program = shutil.which("linphonec")
     if program is None:
@@ -128,7 +129,8 @@ async def running_linphone(
     phone = Linphone(process, output, directory / "heard.wav")
     try:
         await phone.until("linphonec>")
-        await phone.tell("ipv6 disable")
+        if not ipv6:
+            await phone.tell("ipv6 disable")
         await phone.speak_only(codec)
         await phone.tell("soundcard use files")
         await phone.tell(f"play {microphone}")

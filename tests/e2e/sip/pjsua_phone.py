@@ -27,6 +27,14 @@ class Call(pj.Call):
         self.player = self.recorder = None
         self.state, self.status, self.reason = pj.PJSIP_INV_STATE_NULL, 0, ""
         self.media_changes = 0
+        self.answered_changes = []
+
+    def onCallTsxState(self, parameters):
+        """What the other end says to a re-INVITE of ours."""
+        change = parameters.e.body.tsxState.tsx
+        ours = change.role == pj.PJSIP_ROLE_UAC and change.method == "INVITE" and self.state == TALKING
+        if ours and change.state in (pj.PJSIP_TSX_STATE_COMPLETED, pj.PJSIP_TSX_STATE_TERMINATED):
+            self.answered_changes.append(change.statusCode)
 
     def onCallState(self, parameters):
         info = self.getInfo()
@@ -139,6 +147,13 @@ class Phone:
         parameters = pj.CallOpParam(True)
         parameters.opt.flag = pj.PJSUA_CALL_UNHOLD
         return self._reinvite(self.current.reinvite, parameters)
+
+    def change(self):
+        """Offer what there is once more; the status that it is answered with."""
+        self.current.answered_changes.clear()
+        self.current.reinvite(pj.CallOpParam(True))
+        self.wait(lambda: self.current.answered_changes)
+        return {"status": self.current.answered_changes[0]}
 
     def _reinvite(self, begin, parameters):
         """Returns when it is answered."""

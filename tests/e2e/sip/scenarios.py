@@ -124,8 +124,14 @@ def press(digits: str) -> str:
 # ---- What callees do -------------------------------------------------------------------------------------------------
 
 
-def await_request(method: str) -> str:
-    return f'<recv request="{method}" rrs="true"/>'
+def await_request(method: str, within_ms: int = 0, **remembered: str) -> str:
+    """`remembered`: headers of it, by the names that they are wanted under."""
+    kept = "".join(
+        f'<ereg regexp=".*" search_in="hdr" header="{header}:" assign_to="{name}"/>'
+        for name, header in remembered.items()
+    )
+    words = f' timeout="{within_ms}"' if within_ms else ""
+    return f'<recv request="{method}" rrs="true"{words}>' + (f"<action>{kept}</action>" if kept else "") + "</recv>"
 
 
 def reply(status: int, body: str = _EMPTY, headers: str = "") -> str:
@@ -135,9 +141,27 @@ def reply(status: int, body: str = _EMPTY, headers: str = "") -> str:
     return send(f"SIP/2.0 {status} Sure\n{_FROM_THEM}\n[last_To:]{_TAG}\n{extra}{body}", retransmit=final)
 
 
-def confirm() -> str:
+def confirm(body: str = _EMPTY, headers: str = "") -> str:
     """200 to a request of the dialog."""
-    return send(f"SIP/2.0 200 OK\n{_FROM_THEM}\n[last_To:]\n{_EMPTY}", retransmit=False)
+    extra = f"{headers}\n" if headers else ""
+    return send(f"SIP/2.0 200 OK\n{_FROM_THEM}\n[last_To:]\n{extra}{body}", retransmit=body != _EMPTY)
+
+
+def _from_callee(method: str, number: int, body: str = _EMPTY, transaction: str = "") -> str:
+    """A request in the call, from the end that was called: ``caller`` and ``callee`` are remembered."""
+    head = (
+        f"{method} [next_url] SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\n"
+        f"From: [$callee]{_TAG}\nTo: [$caller]\nCall-ID: [call_id]\nCSeq: {number} {method}\nMax-Forwards: 70\n"
+        "Contact: <sip:[local_ip]:[local_port];transport=[transport]>\n"
+    )
+    if method == "ACK":
+        return send(head + body, retransmit=False, acknowledges=transaction)
+    return send(head + body, begins=transaction)
+
+
+def _to_remembered(status: str, ends: str) -> str:
+    """A response to the request whose ``via`` and ``cseq`` are remembered. `ends`: From and To."""
+    return f"SIP/2.0 {status}\nVia: [$via]\n{ends}\nCall-ID: [call_id]\nCSeq: [$cseq]\n{_EMPTY}"
 
 
 # ---- Whole calls -----------------------------------------------------------------------------------------------------
@@ -239,17 +263,43 @@ def answer(until: str = "", ring_ms: int = 200) -> str:
 
 def answer_and_hang_up(talk_ms: int = 300) -> str:
     """The BYE goes to where the INVITE came from, so that From and To change places."""
-    bye = (
-        "BYE [next_url] SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\n"
-        f"From: [$callee]{_TAG}\nTo: [$caller]\nCall-ID: [call_id]\nCSeq: 1 BYE\nMax-Forwards: 70\n{_EMPTY}"
+    answered = answer(until=pause(talk_ms) + _from_callee("BYE", 1) + expect(200))
+    return answered.replace(await_request("INVITE"), await_request("INVITE", caller="From", callee="To"))
+
+
+def answer_and_cross() -> str:
+    """A callee whose change of the call crosses our refresh of it, half way through a session of 30 s.
+
+    Its own is refused, as ours is. It tries again at once; we do no sooner than 2.1 s and no later than 4 s behind its
+    refusal, since the call is ours (RFC 3261 section 14.1).
+    """
+    timer = "Allow: INVITE, ACK, CANCEL, BYE\nRequire: timer\nSession-Expires: {};refresher=uac"
+    return (
+        await_request("INVITE", caller="From", callee="To")
+        + reply(180)
+        + reply(200, sdp(port="media_port"), timer.format(30))
+        + await_request("ACK")
+        + await_request("INVITE", via="Via", cseq="CSeq")
+        + _from_callee("INVITE", 1, sdp(version=2, port="media_port"), "first")
+        + expect(100, optional=True, transaction="first")
+        + expect(491, transaction="first")
+        + send(
+            f"ACK [next_url] SIP/2.0\n{_SAME_BRANCH}\n[last_To:]\nCSeq: 1 ACK\n{_EMPTY}", False, acknowledges="first"
+        )
+        + send(_to_remembered("491 Request Pending", "From: [$caller]\nTo: [$callee]" + _TAG), retransmit=False)
+        + await_request("ACK")
+        + pause(300)
+        + _from_callee("INVITE", 2, sdp(version=2, port="media_port"), "second")
+        + expect(100, optional=True, transaction="second")
+        + expect(200, transaction="second")
+        + _from_callee("ACK", 2, transaction="second")
+        + pause(1700)
+        + await_request("INVITE", within_ms=3000)
+        + confirm(sdp(version=3, port="media_port"), timer.format(90))
+        + await_request("ACK")
+        + _from_callee("BYE", 3, transaction="bye")
+        + expect(200, transaction="bye")
     )
-    remember = (
-        '<recv request="INVITE" rrs="true"><action>'
-        '<ereg regexp=".*" search_in="hdr" header="From:" assign_to="caller"/>'
-        '<ereg regexp=".*" search_in="hdr" header="To:" assign_to="callee"/></action></recv>'
-    )
-    answered = answer(until=pause(talk_ms) + send(bye) + expect(200))
-    return answered.replace(await_request("INVITE"), remember)
 
 
 def decline(status: int) -> str:
@@ -271,15 +321,8 @@ def early_media() -> str:
 
 def ring_until_cancelled() -> str:
     """487 answers the INVITE, whose CSeq is gone once the CANCEL is there: it is remembered."""
-    remember = (
-        '<recv request="INVITE" rrs="true"><action>'
-        '<ereg regexp=".*" search_in="hdr" header="Via:" assign_to="via"/>'
-        '<ereg regexp=".*" search_in="hdr" header="CSeq:" assign_to="cseq"/></action></recv>'
-    )
-    terminated = (
-        f"SIP/2.0 487 Request Terminated\nVia: [$via]\n[last_From:]\n[last_To:]{_TAG}\n[last_Call-ID:]\n"
-        f"CSeq: [$cseq]\n{_EMPTY}"
-    )
+    remember = await_request("INVITE", via="Via", cseq="CSeq")
+    terminated = _to_remembered("487 Request Terminated", f"[last_From:]\n[last_To:]{_TAG}")
     return remember + reply(180) + await_request("CANCEL") + confirm() + send(terminated) + await_request("ACK")
 
 

@@ -83,6 +83,11 @@ async def test_silence_is_a_timeout() -> None:
             await ask_options(Target("udp", *place_of(trunk, "udp")), timeout_s=0.02)
 
 
+async def test_connection_that_never_comes_about_is_no_silence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(ConnectionError, match="no connection within"):
+        await ask_options(Target("tls", "127.0.0.1", mute.getsockname()[1]), timeout_s=0.1)
+
+
 async def test_provisional_and_foreign_and_malformed_answers_are_not_the_answer() -> None:
     async with network() as (trunk, heard):
 

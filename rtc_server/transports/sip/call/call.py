@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Literal
 
 from rtc_server import events, metrics
 from rtc_server.engine.stepper import SessionPrompt
-from rtc_server.errors import NotConnected
+from rtc_server.errors import BadRequest, NotConnected, TransferRefused
 from rtc_server.events import Numbered
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.call import digits
@@ -31,6 +32,14 @@ from rtc_server.transports.sip.trunk.numbers import NumberRule
 from rtc_server.transports.sip.trunk.trunks import Trunk
 
 REFER_EXPIRES_S = 180
+
+_LINES = {
+    "held": "call held",
+    "resumed": "call resumed",
+    "transfer": "transfer goes on",
+    "transferred": "transfer has worked",
+}
+"""Of the log, for what the feed tells."""
 
 log = get_logger(__name__)
 
@@ -56,7 +65,7 @@ class CallDetails:
 
 
 class CallObserver(ABC):
-    """The user agent, as far as its calls are concerned."""
+    """Keeps the calls."""
 
     @abstractmethod
     def on_dialog(self, call: Call, dialog_id: DialogId) -> None:
@@ -71,8 +80,8 @@ class CallObserver(ABC):
         """It has nothing more to say to the other end either."""
 
     @abstractmethod
-    def on_refer(self, call: Call, transaction: ServerTransaction, request: Request) -> bool:
-        """The other end wants us to call someone else. False: it is refused."""
+    def on_refer(self, call: Call, transaction: ServerTransaction, request: Request) -> None:
+        """The other end wants us to call someone else: it is answered."""
 
 
 class Call(ABC):
@@ -133,7 +142,14 @@ class Call(ABC):
         self._check_not_ended()
         if self.state is not CallState.ANSWERED or self._established is None:
             raise NotConnected("this call is not answered", hint="transfer it when its feed says `answered`")
-        await self._established.transfer.to(target_uri)
+        log.info("transfer asked for", call_id=self.id)
+        try:
+            await self._established.transfer.to(target_uri)
+        except (BadRequest, TransferRefused) as error:
+            # The message of a bad request has the number in it.
+            reason = error.message if isinstance(error, TransferRefused) else error.code
+            log.info("transfer refused", call_id=self.id, reason=reason)
+            raise
 
     def send_digits(self, text: str) -> None:
         """Press keys. Raises: BadRequest, NotConnected."""
@@ -142,6 +158,7 @@ class Call(ABC):
         if self.state is not CallState.ANSWERED or self._media is None or self._media.leg is None:
             raise NotConnected("this call is not answered", hint="send digits when its feed says `answered`")
         self._media.leg.send_digits(checked)
+        log.debug("digits pressed", call_id=self.id, count=len(checked))  # which ones may be a secret
 
     def notify(self, refer_cseq: int, status_line: str, *, final: bool) -> None:
         """Tell how a call goes that the other end has referred us to (RFC 3515 section 2.4.4). Nothing is told when
@@ -190,7 +207,8 @@ class Call(ABC):
 
     def on_flow_closed(self, flow: Flow) -> None:
         """A connection is gone. The call may go on over another one: ask at once whether it does."""
-        was_ours = self._requests is not None and self._requests.path.on_flow_closed(flow)
+        were_theirs = [requests for requests in self._dialogs.values() if requests.path.on_flow_closed(flow)]
+        was_ours = self._requests in were_theirs
         if was_ours and self._established is not None and self.state is CallState.ANSWERED:
             self.guard(self._established.ask)
 
@@ -286,7 +304,7 @@ class Call(ABC):
             dialog,
             Path(dialog, self._around.network, self._around.tasks),
             self._around.transactions,
-            self._credentials,
+            lambda: Credentials(self.trunk, self._is_of_trunk),
             self.guard,
             on_gone=lambda: self._on_gone(requests),
             on_alive=lambda: self._on_alive(requests),
@@ -302,17 +320,17 @@ class Call(ABC):
             requests,
             media,
             self.guard,
-            self.feed.tell,
-            lambda transaction, request: self._observer.on_refer(self, transaction, request),
+            self._tell_and_log,
+            partial(self._observer.on_refer, self),
             self.end,
             lambda reason, detail: self.end(reason, detail=detail, tell_peer=False),
             owner=self.direction == "outbound",
         )
         return established
 
-    def _credentials(self) -> Credentials:
-        """For a request in a dialog: of the other end, whoever that is."""
-        return Credentials(self.trunk.username, self.trunk.password, self._around.realms.of(self.trunk.name))
+    def _is_of_trunk(self, host: str) -> bool:
+        """Whether it may be shown that we know the trunk's password. `host`: an address literal, or a name."""
+        return self.trunk.owns(host)
 
     def _bye(self, reason: str) -> None:
         """Say it, and be over when it is answered."""
@@ -322,7 +340,10 @@ class Call(ABC):
         self._requests.send("BYE", lambda outcome: self._over(), headers=[("Reason", reason_header(reason))])
 
     def _over(self) -> None:
+        """May be called again: another branch of a forked INVITE has said goodbye."""
         self._let_go()
+        for requests in self._dialogs.values():
+            requests.path.close()
         self._observer.on_over(self)
 
     def _on_gone(self, requests: DialogRequests) -> None:
@@ -335,7 +356,11 @@ class Call(ABC):
             self._established.on_alive()
 
     def _on_hold(self, held: bool) -> None:
-        self.feed.tell("held" if held else "resumed")
+        self._tell_and_log("held" if held else "resumed")
+
+    def _tell_and_log(self, kind: str, **fields: int) -> None:
+        self._around.lines.info(self.id, _LINES[kind], self._around.clock(), call_id=self.id, **fields)
+        self.feed.tell(kind, **fields)
 
     def _on_leg_closed(self, reason: str) -> None:
         self.end(reason)
@@ -353,6 +378,7 @@ class Call(ABC):
             case events.InputTranscript(text=text, final=final):
                 self.feed.tell("transcript", text=text, final=final)
             case events.Dtmf(digit=digit):
+                log.debug("digit heard", call_id=self.id)  # which one may be part of a secret
                 self.feed.tell("dtmf", digit=digit)
             case events.BargeIn(audio_ms=audio_ms):
                 self.feed.tell("barge_in", audio_ms=audio_ms)

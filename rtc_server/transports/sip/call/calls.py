@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from rtc_server.transports.sip.call.call import Call, CallState
+from rtc_server.transports.sip.call.call import Call, CallObserver, CallState
 from rtc_server.transports.sip.call.feed import CallFeed
+from rtc_server.transports.sip.call.referrals import Referrals
 from rtc_server.transports.sip.dialog.dialog import DialogId
+from rtc_server.transports.sip.message.message import Request
+from rtc_server.transports.sip.transaction.base import ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Timers
 
 REMEMBERED_S = 60.0
 MAX_REMEMBERED = 256
 
 
-class Calls:
+class Calls(CallObserver):
     """Iterates over those that have not ended. An ended call can still be got by its id for `REMEMBERED_S`, or until
     `MAX_REMEMBERED` others have ended, so that an application may ask how it went."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, referrals: Referrals) -> None:
         self._timers = timers
+        self._referrals = referrals
         self._live: dict[str, Call] = {}
         self._ended: dict[str, tuple[float, Call]] = {}
         self._not_over: set[str] = set()
@@ -60,21 +64,26 @@ class Calls:
             self._none_left.clear()
             call.feed.pass_on = lambda event: self.feed.put({"call_id": call.id, **event})
 
+    def forget(self, call: Call) -> None:
+        """It has come to nothing, and who wanted it has been told."""
+        self._ended.pop(call.id, None)
+
     async def wait_over(self) -> None:
         """Until the last call has said goodbye."""
         await self._none_left.wait()
 
-    def add_dialog(self, call: Call, dialog_id: DialogId) -> None:
+    # ---- CallObserver ------------------------------------------------------------------------------------------------
+
+    def on_dialog(self, call: Call, dialog_id: DialogId) -> None:
         self._by_dialog[dialog_id] = call
+
+    def on_refer(self, call: Call, transaction: ServerTransaction, request: Request) -> None:
+        self._referrals.receive(call, transaction, request)
 
     def on_ended(self, call: Call) -> None:
         self._live.pop(call.id, None)
         self._ended[call.id] = (self._timers.now_s, call)
         self._forget_old()
-
-    def forget(self, call: Call) -> None:
-        """It has come to nothing, and who wanted it has been told."""
-        self._ended.pop(call.id, None)
 
     def on_over(self, call: Call) -> None:
         for dialog_id in call.dialog_ids:

@@ -23,7 +23,7 @@ class Established:
 
     Args:
         tell: the call's feed.
-        on_refer: is asked to honour a REFER (which it answers); False: it is refused.
+        on_refer: answers a REFER.
         end: ends the call.
         on_bye: the other end has ended it: the reason, and what it says about it.
     """
@@ -35,7 +35,7 @@ class Established:
         media: CallMedia,
         guard: Guard,
         tell: Callable[..., None],
-        on_refer: Callable[[ServerTransaction, Request], bool],
+        on_refer: Callable[[ServerTransaction, Request], None],
         end: End,
         on_bye: Callable[[str, str | None], None],
         *,
@@ -95,8 +95,7 @@ class Established:
             case "INFO":
                 self._on_info(transaction, request)
             case "REFER":
-                if not self._on_refer(transaction, request):
-                    refuse(transaction, 603)
+                self._on_refer(transaction, request)
             case "NOTIFY":
                 self.transfer.on_notify(transaction, request)
             case "PRACK":

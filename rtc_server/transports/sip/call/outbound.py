@@ -71,9 +71,9 @@ class OutboundCall(Call):
         self._dialled = dialled
         self._contact_for = contact_for
         self._transaction: InviteClientTransaction | None = None
-        self._sign_in = Credentials(
-            self.trunk.username, self.trunk.password, around.realms.of(self.trunk.name), learns=True
-        )
+        self._sign_in = Credentials(self.trunk, self._is_of_trunk)
+        self._called_host: str | None = None
+        """Where the INVITE went: one of the addresses of the trunk's target."""
         self._branches: dict[str, DialogRequests] = {}
         self._reliable_seen: dict[str, int] = {}
         self._answered_tags: set[str] = set()
@@ -109,6 +109,7 @@ class OutboundCall(Call):
     def start(self) -> None:
         """Ring. Returns at once."""
         if self.state is not CallState.ENDED:
+            log.info("call dialled", call_id=self.id, session_id=self.session_id, trunk=self.trunk.name)
             self._reaching = self._around.tasks.start(self._reach(), f"sip-call {self.id}")
 
     # ---- calling -----------------------------------------------------------------------------------------------------
@@ -124,6 +125,7 @@ class OutboundCall(Call):
     def _send_first(self, flow: Flow) -> None:
         if self.state is CallState.ENDED or self._media is None:
             return
+        self._called_host = flow.remote[0]
         try:
             self._open_media(self._media, flow)
             self._media.join()
@@ -182,7 +184,7 @@ class OutboundCall(Call):
         status = response.status
         if self.state is CallState.ENDED:
             self._over()
-        elif status in (401, 407) and self._sign_in.answer(request, response):
+        elif status in (401, 407) and self._sign_in.answer(request, response, flow.remote[0]):
             self._send_again(request, flow)
         elif status == 422 and self._lengthened < MAX_LENGTHENINGS and (minimum := min_se(response)) is not None:
             self._lengthened += 1
@@ -297,6 +299,9 @@ class OutboundCall(Call):
         """Nobody is there for this answer."""
         headers = [("Reason", reason_header(self.end_reason or "hangup"))]
         branch.send("BYE", lambda outcome: None if self.state is CallState.ANSWERED else self._over(), headers=headers)
+
+    def _is_of_trunk(self, host: str) -> bool:
+        return host == self._called_host or super()._is_of_trunk(host)
 
     def _on_ready(self) -> None:
         """The agent is ready before it is answered, or else a little later: nothing waits for it."""

@@ -16,7 +16,8 @@ log = get_logger(__name__)
 
 
 class Path:
-    """Where the requests of one dialog go. What it connects to is kept until the dialog has another next hop."""
+    """Where the requests of one dialog go. What it connects to is held until the dialog has another next hop, that
+    connection is gone, or `close`. The flow that the peer was last seen on is the call's to hold."""
 
     def __init__(self, dialog: Dialog, network: Network, tasks: Tasks) -> None:
         self._dialog = dialog
@@ -24,7 +25,9 @@ class Path:
         self._tasks = tasks
         self._target: Target | None = None
         self._flow: Flow | None = None
+        """To `_target`, and held. Both or neither."""
         self._waiting: list[Callable[[Flow | None], None]] = []
+        self._closed = False
 
     def use(self, send: Callable[[Flow | None], None]) -> None:
         """Call `send` with a flow, at once or when it is connected; with None, when there is no way."""
@@ -45,14 +48,24 @@ class Path:
             self._waiting.append(send)
             self._tasks.start(self._connect(target), "sip-connect")
 
+    def hosts_of(self, flow: Flow) -> tuple[str, ...]:
+        """Whom a flow of `use` leads to: its address, and the name that this was looked up for, if there is one."""
+        address = flow.remote[0]
+        return (address,) if self._target is None or flow != self._flow else (address, self._target.host)
+
     def on_flow_closed(self, flow: Flow) -> bool:
         """True, when this was the way."""
         lost = flow in (self._flow, self._dialog.flow)
         if self._flow == flow:
-            self._flow = None
+            self._leave()
         if self._dialog.flow == flow:
             self._dialog.flow = None
         return lost
+
+    def close(self) -> None:
+        """Hold nothing any more. What is still to be said finds its way. May be called twice."""
+        self._closed = True
+        self._leave()
 
     def _wait(self, send: Callable[[Flow | None], None]) -> None:
         if len(self._waiting) < MAX_WAITING:
@@ -61,11 +74,26 @@ class Path:
             send(None)
 
     async def _connect(self, target: Target) -> None:
+        flow: Flow | None
         try:
-            self._target, self._flow = target, await self._network.connect(target)
-        except (OSError, TimeoutError):
+            flow = await self._network.connect(target)
+        except (OSError, TimeoutError, ValueError):  # a name that no certificate can be made out to is the last
             log.info("SIP peer not reached, its last flow is used", transport=target.transport)
-            self._target, self._flow = None, self._dialog.flow
+            self._leave()
+            flow = self._dialog.flow
+        else:
+            self._keep(target, flow)
         waiting, self._waiting = self._waiting, []
         for send in waiting:
-            send(self._flow)
+            send(flow)
+
+    def _keep(self, target: Target, flow: Flow) -> None:
+        self._leave()
+        if not self._closed:
+            self._network.hold(flow)
+            self._target, self._flow = target, flow
+
+    def _leave(self) -> None:
+        if self._flow is not None:
+            self._network.release(self._flow)
+        self._target = self._flow = None

@@ -9,7 +9,7 @@ from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import ClientError, RtcServerError
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.call.answers import Refusal, refuse, refuse_error, refuse_unfit
-from rtc_server.transports.sip.call.call import Call, CallDetails, CallObserver
+from rtc_server.transports.sip.call.call import Call, CallDetails
 from rtc_server.transports.sip.call.calls import Calls
 from rtc_server.transports.sip.call.contact import contact_of
 from rtc_server.transports.sip.call.inbound import CallRejected, InboundCall
@@ -41,30 +41,32 @@ class Reception:
         self,
         around: Surroundings,
         calls: Calls,
-        observer: CallObserver,
         webhook: Webhook | None,
     ) -> None:
         self._around = around
         self._calls = calls
-        self._observer = observer
         self._webhook = webhook
         self._sparse = SparseLog(log, LINES_OF_EACH, LINES_OF_ALL)
 
     def receive(self, transaction: InviteServerTransaction, request: Request, trunk: Trunk) -> None:
         """An INVITE of a trunk, outside of any dialog: refuse it, or make it a call."""
-        refusal = self._refuse(transaction, request, trunk) or self._take(transaction, request, trunk)
+        details = _details_of(request, trunk)
+        refusal = self._refuse(transaction, request, details) or self._take(transaction, request, details)
         if refusal is not None:
-            self.note_refusal(request, trunk, *refusal)
+            self._note(details, *refusal)
 
     def note_refusal(self, request: Request, trunk: Trunk, status: int, cause: str) -> None:
         """Say in the log why an INVITE of a trunk did not become a call."""
+        self._note(_details_of(request, trunk), status, cause)
+
+    def _note(self, details: CallDetails, status: int, cause: str) -> None:
         self._sparse.info(
-            trunk.name,
+            details.trunk.name,
             "call refused",
             self._around.clock(),
-            trunk=trunk.name,
-            caller=caller_of(request, trunk).number,
-            callee=callee_of(request),
+            trunk=details.trunk.name,
+            caller=details.caller,
+            callee=details.callee,
             status=status,
             cause=cause,
         )
@@ -73,7 +75,7 @@ class Reception:
         """Whether another call fits under the trunk's limit and the server's."""
         return self._limit_reached(trunk) is None
 
-    def _refuse(self, transaction: InviteServerTransaction, request: Request, trunk: Trunk) -> Refusal | None:
+    def _refuse(self, transaction: InviteServerTransaction, request: Request, details: CallDetails) -> Refusal | None:
         """None: it may come in."""
         if request.uri.partition(":")[0].lower() not in SCHEMES:
             refuse(transaction, 416)
@@ -81,18 +83,17 @@ class Reception:
         unfit = refuse_unfit(transaction, request) or refuse_interval(self._around.settings, transaction, request)
         if unfit is not None:
             return unfit
-        callee, caller = callee_of(request), caller_of(request, trunk)
-        rule = trunk.rule_for(callee)
+        rule = details.rule
         if rule is None:
             refuse(transaction, 404)
-            return Refusal(404, f"no number rule of the trunk matches {callee or 'a URI without a number'}")
-        if not rule.admits(caller.number):
+            return Refusal(404, f"no number rule of the trunk matches {details.callee or 'a URI without a number'}")
+        if not rule.admits(details.caller):
             refuse(transaction, 403)
             return Refusal(403, f"allow_callers of {rule.pattern.text} does not have the caller")
         if rule.max_calls is not None and self._count(rule) >= rule.max_calls:
             refuse(transaction, 486)
             return Refusal(486, f"{rule.pattern.text} has as many calls as it may: max_calls is {rule.max_calls}")
-        if (limit := self._limit_reached(trunk)) is not None:
+        if (limit := self._limit_reached(details.trunk)) is not None:
             refuse(transaction, 503, Retry_After=BUSY_RETRY_AFTER_S)
             return Refusal(503, limit)
         try:
@@ -101,17 +102,15 @@ class Reception:
             return Refusal(refuse_error(transaction, error), error.message)
         return None
 
-    def _take(self, transaction: InviteServerTransaction, request: Request, trunk: Trunk) -> Refusal | None:
-        callee, caller = callee_of(request), caller_of(request, trunk)
+    def _take(self, transaction: InviteServerTransaction, request: Request, details: CallDetails) -> Refusal | None:
         secure = request.uri.lower().startswith("sips:")
         contact = contact_of(self._around.network, transaction.flow, secure=secure)
-        details = CallDetails(trunk, caller.number, callee, metadata_of(request, trunk), trunk.rule_for(callee))
         try:
-            call = InboundCall(self._around, details, self._observer, transaction, contact, self._decide)
+            call = InboundCall(self._around, details, self._calls, transaction, contact, self._decide)
         except ValueError:
             refuse(transaction, 400)
             return Refusal(400, "its From, To, Contact or Record-Route is malformed")
-        log.info("call arrives", call_id=call.id, trunk=trunk.name, caller=call.caller, callee=callee)
+        log.info("call arrives", call_id=call.id, trunk=call.trunk.name, caller=call.caller, callee=call.callee)
         self._calls.add(call)
         return None
 
@@ -146,3 +145,10 @@ class Reception:
         if decision.failure is None:
             raise CallRejected(decision.status)
         raise CallRejected(decision.status, "webhook_failed", decision.failure)
+
+
+def _details_of(request: Request, trunk: Trunk) -> CallDetails:
+    callee = callee_of(request)
+    return CallDetails(
+        trunk, caller_of(request, trunk).number, callee, metadata_of(request, trunk), trunk.rule_for(callee)
+    )

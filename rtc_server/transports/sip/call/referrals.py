@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from rtc_server.errors import RtcServerError
-from rtc_server.log import get_logger
 from rtc_server.transports.sip.call.answers import refuse
 from rtc_server.transports.sip.call.call import Call
-from rtc_server.transports.sip.call.surroundings import Tasks
+from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.message.headers import CSeq, NameAddr
 from rtc_server.transports.sip.message.message import Request
 from rtc_server.transports.sip.transaction.base import ServerTransaction
@@ -27,7 +26,11 @@ _ENDINGS = {
 }
 _FAILED = "503 Service Unavailable"
 
-log = get_logger(__name__)
+
+class _Refused(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 class Referrals:
@@ -37,40 +40,52 @@ class Referrals:
         dial: `UserAgent.dial`.
     """
 
-    def __init__(self, dial: Callable[..., Awaitable[Call]], tasks: Tasks) -> None:
+    def __init__(self, dial: Callable[..., Awaitable[Call]], around: Surroundings) -> None:
         self._dial = dial
-        self._tasks = tasks
+        self._around = around
         self._referring: set[str] = set()
 
-    def receive(self, call: Call, transaction: ServerTransaction, request: Request) -> bool:
-        """Answer a REFER, and call whom it names. False: it is to be declined."""
+    def receive(self, call: Call, transaction: ServerTransaction, request: Request) -> None:
+        """Answer a REFER, and call whom it names."""
+        try:
+            number, cseq = self._wanted(call, request)
+        except _Refused as refusal:
+            self._say(call, "transfer by the other end refused", status=refusal.status)
+            refuse(transaction, refusal.status)
+            return
+        self._say(call, "transfer by the other end accepted")
+        transaction.respond(transaction.reply(202))
+        self._referring.add(call.id)
+        self._around.tasks.start(self._follow(call, number, cseq), f"sip-refer {call.id}")
+
+    def _wanted(self, call: Call, request: Request) -> tuple[str, int]:
+        """The number to call, and the CSeq of the request. Raises: _Refused."""
         targets = request.headers.all("Refer-To")
         if len(targets) != 1:
-            refuse(transaction, 400)  # RFC 3515 section 2.4.2
-            return True
+            raise _Refused(400)  # RFC 3515 section 2.4.2
         if call.trunk.refer != "accept" or call.id in self._referring:
-            return False
+            raise _Refused(603)
         try:
             target = NameAddr.parse(targets[0])
             cseq = CSeq.parse(request.headers.get("CSeq") or "").number
         except ValueError:
-            refuse(transaction, 400)
-            return True
+            raise _Refused(400) from None
         number = number_of(target.uri)
         if number is None or "?" in target.uri or "method=" in target.uri.lower():
-            return False
+            raise _Refused(603)
         if not call.trunk.may_dial(number):
-            refuse(transaction, 403)
-            return True
-        transaction.respond(transaction.reply(202))
-        self._referring.add(call.id)
-        self._tasks.start(self._follow(call, number, cseq), f"sip-refer {call.id}")
-        return True
+            raise _Refused(403)
+        return number, cseq
+
+    def _say(self, call: Call, event: str, **fields: str | int) -> None:
+        self._around.lines.info(call.id, event, self._around.clock(), call_id=call.id, **fields)
 
     async def _follow(self, call: Call, number: str, cseq: int) -> None:
         try:
             call.notify(cseq, "100 Trying", final=False)
-            call.notify(cseq, await self._outcome(call, number, cseq), final=True)
+            outcome = await self._outcome(call, number, cseq)
+            self._say(call, "transfer by the other end is over", status=int(outcome[:3]))
+            call.notify(cseq, outcome, final=True)
         finally:
             self._referring.discard(call.id)
 
@@ -78,9 +93,10 @@ class Referrals:
         persona, voice = (None, None) if call.prompt is None else (call.prompt.persona, call.prompt.voice)
         try:
             referred = await self._dial(number, trunk=call.trunk.name, persona=persona, voice=voice)
+            self._say(call, "referred call begun", referred_call_id=referred.id)
             events = referred.feed.subscribe()
         except RtcServerError as error:
-            log.info("referred call refused", call_id=call.id, code=error.code)
+            self._say(call, "referred call refused", code=error.code)
             return _FAILED
         try:
             async for event in events:

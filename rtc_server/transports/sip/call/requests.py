@@ -90,6 +90,7 @@ class DialogRequests:
 
     def _send_ack(self, ack: Request, flow: Flow | None) -> None:
         if flow is not None:
+            self._credentials().withhold(ack, *self.path.hosts_of(flow))
             self._transactions.send_ack(ack, flow)
 
     def _transmit(self, request: Request, credentials: Credentials, on_outcome: OnOutcome) -> None:
@@ -99,9 +100,11 @@ class DialogRequests:
         if flow is None:
             self._finish(on_outcome, Failure.TRANSPORT, fatal=True)
             return
+        hosts = self.path.hosts_of(flow)
+        credentials.withhold(request, *hosts)
 
         def on_response(response: Response) -> None:
-            self._guard(partial(self._on_response, request, credentials, on_outcome, response))
+            self._guard(partial(self._on_response, request, hosts, credentials, on_outcome, response))
 
         def on_failure(failure: Failure) -> None:
             # A connection that has closed is opened again by the next request, and by a BYE, which has no next.
@@ -120,7 +123,12 @@ class DialogRequests:
             on_outcome(Failure.TRANSPORT)
 
     def _on_response(
-        self, request: Request, credentials: Credentials, on_outcome: OnOutcome, response: Response
+        self,
+        request: Request,
+        hosts: Sequence[str],
+        credentials: Credentials,
+        on_outcome: OnOutcome,
+        response: Response,
     ) -> None:
         if response.status < 200:
             return
@@ -132,7 +140,7 @@ class DialogRequests:
             self.ack(request)
             if known:
                 return  # the 2xx again: its ACK was lost
-        if response.status in (401, 407) and credentials.answer(request, response):
+        if response.status in (401, 407) and credentials.answer(request, response, *hosts):
             self._transmit_again(request, credentials, on_outcome)
             return
         self._finish(on_outcome, response, fatal=_is_of_call(request))

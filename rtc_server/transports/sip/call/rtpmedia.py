@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rtc_server.events import Numbered
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip.call.surroundings import Port
+from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S
 from rtc_server.transports.sip.media.leg import SipLeg
 from rtc_server.transports.sip.media.rtpport import RtpPort, RtpPorts
 
@@ -31,4 +32,4 @@ class RtpMedia:
 
     def leg(self, port: Port, on_event: Callable[[Numbered], None], on_close: Callable[[str], None]) -> SipLeg:
         assert isinstance(port, RtpPort)
-        return SipLeg(port, self._pacer, self._clock, on_event=on_event, on_close=on_close)
+        return SipLeg(port, self._pacer, self._clock, believed_s=float(LONGEST_S), on_event=on_event, on_close=on_close)

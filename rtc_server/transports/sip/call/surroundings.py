@@ -11,17 +11,23 @@ from typing import Any, Protocol, TypeVar
 
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.events import Numbered
+from rtc_server.log import get_logger
 from rtc_server.session.admission import Admission
 from rtc_server.session.leg import Leg, LegHandler
 from rtc_server.session.session import Session
-from rtc_server.transports.sip.call.credentials import Realms
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, LocalMedia
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.transaction.layer import Transactions
 from rtc_server.transports.sip.transaction.timers import Intervals, Timers
+from rtc_server.transports.sip.trunk.sparselog import SparseLog
+
+LINES_OF_EACH, LINES_OF_ALL = 12, 240
+"""Of the log, a minute, about what the other end of one call does within it, and those of all calls."""
 
 T = TypeVar("T")
+
+log = get_logger(__name__)
 
 
 class Network(Protocol):
@@ -108,7 +114,8 @@ class Surroundings:
     settings: CallSettings = field(default_factory=CallSettings)
     clock: Callable[[], float] = time.monotonic
     random: random.Random = field(default_factory=random.SystemRandom)
-    realms: Realms = field(default_factory=Realms)
+    lines: SparseLog = field(default_factory=lambda: SparseLog(log, LINES_OF_EACH, LINES_OF_ALL))
+    """For what the other ends of calls may cause as often as they like; each call is a source."""
 
 
 class Tasks:

@@ -46,6 +46,8 @@ class Transfer:
         self._tell = tell
         self._end = end
         self._asked: asyncio.Future[None] | None = None
+        self._told: set[int] = set()
+        """Of the transfer that goes on: many tell of it what their 202 has said."""
         self._deadline: Timer | None = None
 
     async def to(self, target: str) -> None:
@@ -56,6 +58,7 @@ class Transfer:
         uri = checked_uri(target)
         if self._asked is not None or self.accepted:
             raise BadRequest("this call is being transferred already", hint="wait for its end")
+        self._told.clear()
         self._asked = asked = asyncio.get_running_loop().create_future()
         referred_by = f"<{NameAddr.parse(self._requests.dialog.local).uri}>"
         headers = [("Refer-To", f"<{uri}>"), ("Referred-By", referred_by)]
@@ -99,7 +102,7 @@ class Transfer:
         self.accepted = True
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(None)
-        self._tell("transfer", status=100)
+        self._tell_once(100)
         expired = partial(self._guard, partial(self._end, "transferred"))
         self._deadline = self._around.timers.after(self._around.settings.transfer_s, expired)
 
@@ -107,15 +110,20 @@ class Transfer:
         if not self.accepted:
             self._accept()  # the NOTIFY was faster than the 202
         if status < 200:
-            self._tell("transfer", status=status)
+            self._tell_once(status)
         elif status < 300:
             self._tell("transferred", status=status)
             self._end("transferred")
         else:
-            self._tell("transfer", status=status)
+            self._tell_once(status)
             self.accepted = False
             if self._deadline is not None:
                 self._deadline.cancel()
+
+    def _tell_once(self, status: int) -> None:
+        if status not in self._told:
+            self._told.add(status)
+            self._tell("transfer", status=status)
 
 
 def checked_uri(target: str) -> str:

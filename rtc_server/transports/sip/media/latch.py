@@ -5,14 +5,17 @@ nothing from the address in its description latches onto the first source that p
 packets in a row that fit. It does so once, in the first seconds behind a negotiation; later only towards hosts that the
 signalling has named. Everything from elsewhere is dropped. Whoever sprays packets over the ports of a server neither
 hears a call nor speaks in it.
+
+A call may get the ports of one that ended a moment ago, whose peer has not noticed: that stream proves nothing.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from rtc_server.media.rtp import MalformedRtp, RtpPacket
+from rtc_server.media.rtp import MalformedRtp, RtpPacket, is_rtcp
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.hosts import private_network
 
@@ -26,13 +29,34 @@ MAX_CANDIDATES = 8
 """Sources looked at in one window; the one seen first makes room."""
 
 
+class Stream(NamedTuple):
+    """What comes from one sender. A phone that calls again from the same port has another SSRC (RFC 3550 section 8)."""
+
+    source: Address
+    ssrc: int
+
+
+class FormerStream(NamedTuple):
+    """Of the call before, on the same ports."""
+
+    stream: Stream
+    until_s: float
+    """How long it may still come, monotonic seconds."""
+
+
 class Latch:
     """The other end's addresses in one call. Sans-IO; `now` is monotonic seconds.
 
     Bounds: `MAX_CANDIDATES` sources with `PACKETS_IN_A_ROW` packets each.
+
+    Args:
+        former: the peer of the call before may still be sending this.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, former: FormerStream | None = None) -> None:
+        self._former = former
+        self._last_packet = b""
+        """Of the source."""
         self.source: Address | None = None
         """Where RTP comes from, once that is known."""
         self._described: Address | None = None
@@ -85,6 +109,12 @@ class Latch:
         self._candidates.clear()
 
     @property
+    def stream(self) -> Stream | None:
+        """What is heard; None before two packets of the source have come."""
+        ssrc = self._last_packet[4:8] if is_rtcp(self._last_packet) else self._last_packet[8:12]
+        return None if self.source is None or len(ssrc) < 4 else Stream(self.source, int.from_bytes(ssrc))
+
+    @property
     def destination(self) -> Address | None:
         """Where our RTP goes; None while nobody knows."""
         return self.source or self._named
@@ -104,7 +134,7 @@ class Latch:
         """One datagram on the RTP port. Returns what is to be taken in: nothing, this one, or with it those of before
         that have been waiting for proof."""
         if source == self.source:
-            self._heard_s = now
+            self._heard_s, self._last_packet = now, packet
             return (packet,)
         if source == self._named:
             # The address that was negotiated needs no other proof, and is better than what was found without it.
@@ -138,6 +168,8 @@ class Latch:
             return ()
         if packet.payload_type not in self._payload_types or not packet.payload:
             return ()
+        if self._former is not None and now < self._former.until_s and self._former.stream == (source, packet.ssrc):
+            return ()
         candidate = self._candidates.get(source)
         if candidate is None:
             if len(self._candidates) >= MAX_CANDIDATES:
@@ -152,6 +184,7 @@ class Latch:
     def _settle(self, now: float, source: Address) -> None:
         if self.source is None or source[0] != self.source[0]:
             self._rtcp_source = None
+        self._last_packet = b""
         self.source, self._heard_s = source, now
         self._may_move = False
         self._candidates.clear()

@@ -18,16 +18,12 @@ from rtc_server.media.playout import Playout
 from rtc_server.session.leg import FloatFrame, Flushed, LegHandler, LegStats
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.rtp.session import RtpSession
-from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.media.latch import Latch
 from rtc_server.transports.sip.media.rtpport import RtpPort
 from rtc_server.transports.sip.media.srtp import SrtpContexts
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia
 
-DIALOG_BELIEVED_S = float(LONGEST_S)
-"""How long a dialog is taken to stand without any proof. A session timer, or the probe of the call,
-ends it before."""
 EVENT_ROOM = 64
 """Events that are taken at once. Who hears them has a bound of its own."""
 
@@ -42,6 +38,8 @@ class SipLeg:
 
     Args:
         port: bound, and unused.
+        believed_s: how long the dialog is taken to stand without any proof. A session timer, or the probe of the call,
+            ends it before.
         on_event: hears every event of the session.
         on_close: the leg has ended, because the session has closed it or by a defect.
     """
@@ -54,6 +52,7 @@ class SipLeg:
         pacer: Pacer,
         clock: Callable[[], float] = time.monotonic,
         *,
+        believed_s: float,
         on_event: Callable[[Numbered], None],
         on_close: Callable[[str], None],
     ) -> None:
@@ -63,6 +62,7 @@ class SipLeg:
         self._port = port
         self._pacer = pacer
         self._clock = clock
+        self._believed_s = believed_s
         self._on_event = on_event
         self._on_close = on_close
         self._started_s = self._proved_s = clock()
@@ -71,7 +71,7 @@ class SipLeg:
         self._held = False
         """The other end has put a call on hold that was on. What it plays meanwhile is music, not speech."""
         self._agreed: AgreedMedia | None = None
-        self._latch = Latch()
+        self._latch = Latch(port.former)
         self._contexts = SrtpContexts()
         self._playout = Playout()
         self._rtp = RtpSession(
@@ -150,7 +150,7 @@ class SipLeg:
     def last_sign_of_life_s(self) -> float:
         """Now, while the dialog counts as standing, as its session timer says; a muted phone sends nothing."""
         now = self._clock() if self._ended_s is None else self._ended_s
-        return now if now - self._proved_s < DIALOG_BELIEVED_S else self._proved_s
+        return now if now - self._proved_s < self._believed_s else self._proved_s
 
     @property
     def live(self) -> Live:
@@ -284,7 +284,7 @@ class SipLeg:
         self._pacer.remove(self)
         if self._answered and self._agreed is not None and self._agreed.direction != "inactive":
             self._rtp.send_bye()
-        self._port.close()
+        self._port.close(self._latch.stream)
         if self._agreed is not None:
             counters = self._rtp.jitter_buffer.counters
             metrics.PACKETS_RECOVERED.inc(counters.recovered_packets)

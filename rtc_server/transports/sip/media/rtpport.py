@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import random
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rtc_server import metrics
 from rtc_server.errors import ConfigError, NoRtpPort
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Address
+from rtc_server.transports.sip.media.latch import FormerStream, Stream
 from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia
 
 MAX_DATAGRAM_BYTES = 1500
@@ -22,14 +25,28 @@ BATCH_DATAGRAMS = 16
 CROWDED_S = 0.008
 """Datagrams that follow each other faster are read in batches. A phone's do not, and each is the only one there: to
 ask for a second one would cost nearly as much as to read the first."""
-REST_S = 30.0
-"""How long a port stays unused behind a call: what the last peer still sends must not be heard by the next one."""
+MIN_REST_S = 2.0
+"""How long a port stays unused behind a call at least: what was on its way then is gone."""
+FORMER_S = 30.0
+"""How long behind a call its peer may go on sending, where our BYE is lost or it has died: where a port is used again
+before that, this stream is not to be taken for the next caller's."""
 
 logger = get_logger(__name__)
 
 
+class _Unused(NamedTuple):
+    since_s: float
+    port: int
+    """The even one."""
+    heard: Stream | None
+    """What the call before heard."""
+
+
 class RtpPorts:
     """Pairs of ports between `first` and `last`, both included. Event loop's thread only.
+
+    The pair that has rested longest is used next, so that in a wide range each rests for long, and a narrow one serves
+    as many calls at once as it has pairs.
 
     Args:
         clock: monotonic seconds.
@@ -46,7 +63,7 @@ class RtpPorts:
         clock: Callable[[], float] = time.monotonic,
         order: random.Random | None = None,
     ) -> None:
-        pairs = [port for port in range(first + first % 2, last, 2) if 0 < port < 65_535]
+        pairs = pairs_between(first, last)
         if not pairs:
             raise ConfigError(
                 f"no pair of RTP ports from {first} to {last}", hint="a call takes an even and an odd one"
@@ -54,8 +71,11 @@ class RtpPorts:
         (order or random.SystemRandom()).shuffle(pairs)
         self.in_use = 0
         self._clock = clock
-        self._unused = deque((float("-inf"), port) for port in pairs)
-        """(when it has rested, RTP port), the one that rests longest first."""
+        self._pairs = len(pairs)
+        self._unused = deque(_Unused(float("-inf"), port, None) for port in pairs)
+        """The one that rests longest first."""
+        self._taken: set[int] = set()
+        """Other programs had them when we tried."""
 
     def acquire(self, host: str, told_host: str | None = None) -> RtpPort:
         """Bind a pair.
@@ -65,32 +85,52 @@ class RtpPorts:
             told_host: the one that peers are told; `host` by default.
 
         Raises:
-            NoRtpPort: all are in use, by calls of ours or by other programs, or at rest.
+            NoRtpPort: all are in use, by calls of ours or by other programs, or were so a moment ago.
             ConfigError: the host is none of this machine.
         """
         now = self._clock()
-        while self._unused and self._unused[0][0] <= now:
-            _, port = self._unused.popleft()
+        while self._unused and self._unused[0].since_s + MIN_REST_S <= now:
+            unused = self._unused.popleft()
             try:
-                sockets = _bind_pair(host, port)
+                sockets = _bind_pair(host, unused.port)
             except OSError as error:
-                self._unused.append((now + REST_S, port))
-                self._refuse(error, host, port)
+                self._unused.append(_Unused(now, unused.port, unused.heard))
+                self._refuse(error, host, unused.port)
                 continue
             self.in_use += 1
-            return RtpPort(LocalMedia(told_host or host, port, port + 1), *sockets, self._release, self._clock)
-        raise NoRtpPort("every RTP port is in use", hint=f"{self.in_use} calls hold one; widen the range of RTP ports")
+            self._taken.discard(unused.port)
+            local = LocalMedia(told_host or host, unused.port, unused.port + 1)
+            return RtpPort(local, *sockets, self._release, self._clock, _former(unused, now))
+        raise self._none(now)
+
+    def _none(self, now: float) -> NoRtpPort:
+        found = f"no RTP port is free: of {self._pairs} pairs {self.in_use} have a call"
+        if self._taken:
+            found += f", {len(self._taken)} are in use by other programs"
+        if resting := len(self._unused) - len(self._taken):
+            found += f", {resting} had one until a moment ago"
+        wait_s = None
+        if self._unused:
+            wait_s = max(1, math.ceil(self._unused[0].since_s + MIN_REST_S - now))
+        return NoRtpPort(found, hint="widen rtp_ports: a call takes two of them", retry_after_s=wait_s)
 
     def _refuse(self, error: OSError, host: str, port: int) -> None:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
             raise NoRtpPort(f"cannot open an RTP port: {error.strerror}") from error
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise ConfigError(f"cannot listen for RTP on {host}: {error.strerror}") from error
-        logger.warning("rtp port is taken", port=port, why=error.strerror)
+        if port not in self._taken:
+            logger.warning("rtp port is taken", port=port, why=error.strerror)
+        self._taken.add(port)
 
-    def _release(self, port: RtpPort) -> None:
+    def _release(self, port: RtpPort, heard: Stream | None) -> None:
         self.in_use -= 1
-        self._unused.append((self._clock() + REST_S, port.local.rtp_port))
+        self._unused.append(_Unused(self._clock(), port.local.rtp_port, heard))
+
+
+def pairs_between(first: int, last: int) -> list[int]:
+    """The even port of each pair."""
+    return [port for port in range(first + first % 2, last, 2) if 0 < port < 65_535]
 
 
 class RtpPort:
@@ -102,10 +142,13 @@ class RtpPort:
         local: LocalMedia,
         rtp: socket.socket,
         rtcp: socket.socket,
-        on_closed: Callable[[RtpPort], None],
+        on_closed: Callable[[RtpPort, Stream | None], None],
         clock: Callable[[], float],
+        former: FormerStream | None = None,
     ) -> None:
         self.local = local
+        self.former = former
+        """What the call before on these ports heard, if that was not long ago."""
         self._rtp, self._rtcp = rtp, rtcp
         self._on_closed = on_closed
         self._clock = clock
@@ -125,8 +168,12 @@ class RtpPort:
     def send_rtcp(self, datagram: bytes, destination: Address) -> bool:
         return self._send(self._rtcp, datagram, destination)
 
-    def close(self) -> None:
-        """Give the pair back. May be called twice."""
+    def close(self, heard: Stream | None = None) -> None:
+        """Give the pair back. May be called twice.
+
+        Args:
+            heard: the other end's stream, which the next call must not take for its own.
+        """
         if self._closed:
             return
         self._closed = True
@@ -134,7 +181,7 @@ class RtpPort:
             if self._loop is not None:
                 self._loop.remove_reader(item)
             item.close()
-        self._on_closed(self)
+        self._on_closed(self, heard)
 
     def _send(self, item: socket.socket, datagram: bytes, destination: Address) -> bool:
         if self._closed:
@@ -181,6 +228,11 @@ class _Reader:
         crowded = now - self._read_s < CROWDED_S
         self._read_s = now
         return BATCH_DATAGRAMS if crowded else 1
+
+
+def _former(unused: _Unused, now: float) -> FormerStream | None:
+    until_s = unused.since_s + FORMER_S
+    return None if unused.heard is None or until_s <= now else FormerStream(unused.heard, until_s)
 
 
 def _bind_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:

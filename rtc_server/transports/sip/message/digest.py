@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from rtc_server.transports.sip.message import authparams
 from rtc_server.transports.sip.message.authparams import AuthParams
-from rtc_server.transports.sip.message.nonces import ONCE, Nonces, NonceState
+from rtc_server.transports.sip.message.nonces import ONCE, Nonces
 from rtc_server.transports.sip.message.uri import SipUri
 
 ALGORITHMS = ("SHA-256", "MD5")
@@ -27,7 +27,7 @@ _DIGITS = re.compile(r"[0-9a-f]+", re.IGNORECASE)
 class Outcome(Enum):
     OK = auto()
     STALE = auto()
-    """The password is right, the nonce no longer: challenge again, with ``stale``."""
+    """The nonce is no good, or no good any more: challenge again, with ``stale``. Says nothing of the password."""
     WRONG = auto()
     """The user or the password."""
     MALFORMED = auto()
@@ -60,21 +60,32 @@ class Challenger:
         self._nonces = Nonces(clock, secret)
         self._algorithms = tuple(algorithms)
 
-    def challenge(self, stale: bool = False) -> list[str]:
-        """The values of the WWW-Authenticate headers of a 401, or the Proxy-Authenticate headers of a 407."""
+    def challenge(self, peer: str, stale: bool = False) -> list[str]:
+        """The values of the WWW-Authenticate headers of a 401, or the Proxy-Authenticate headers of a 407.
+
+        Args:
+            peer: where they are sent. Only from there the nonces are any good.
+        """
         values = []
         for algorithm in self._algorithms:
-            params = {"realm": self._realm, "nonce": self._nonces.make(), "algorithm": algorithm, "qop": "auth"}
+            params = {"realm": self._realm, "nonce": self._nonces.make(peer), "algorithm": algorithm, "qop": "auth"}
             values.append(authparams.format_challenge({**params, "stale": "true"} if stale else params))
         return values
 
-    def check(self, authorization: str, method: str, uri: str, password_of: Callable[[str], str | None]) -> Verdict:
+    def check(
+        self, authorization: str, method: str, uri: str, password_of: Callable[[str], str | None], peer: str
+    ) -> Verdict:
         """Whether an Authorization value proves who sent a request.
+
+        The password is looked at only under a fresh nonce. With any other one could guess passwords without ever being
+        WRONG, or be WRONG in the name of an address that is somebody else's. RFC 7616 section 3.3 wants no valid digest
+        for ``stale`` any more, as RFC 2617 section 3.2.1 did.
 
         Args:
             uri: of the request. The digest may name the server only, as SIPp's does, but no other user than the request
                 does; a proxy may have changed the host.
             password_of: None for a user that there is not.
+            peer: where the request has come from.
         """
         try:
             params = _credentials(authorization)
@@ -85,6 +96,9 @@ class Challenger:
         algorithm = params.get("algorithm", "MD5")
         if algorithm.lower() not in (known.lower() for known in self._algorithms) or not _is_meant(params["uri"], uri):
             return Verdict(Outcome.MALFORMED)
+        nonce = params["nonce"]
+        if not self._nonces.is_fresh(nonce, peer):
+            return Verdict(Outcome.STALE)
         password = password_of(params["username"])
         # A user that there is not takes as long as a wrong password.
         expected = response_of(params, algorithm, method, password or "", b"")
@@ -92,8 +106,7 @@ class Challenger:
         if password is None or not equal:
             return Verdict(Outcome.WRONG, params["username"])
         count = int(params["nc"], 16) if "qop" in params else ONCE
-        nonce = params["nonce"]
-        if self._nonces.state(nonce) is not NonceState.FRESH or not self._nonces.use(nonce, count):
+        if not self._nonces.use(nonce, count):
             return Verdict(Outcome.STALE)
         return Verdict(Outcome.OK, params["username"])
 

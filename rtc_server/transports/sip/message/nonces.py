@@ -9,7 +9,6 @@ import hmac
 import secrets
 import struct
 from collections.abc import Callable
-from enum import Enum, auto
 
 LIFETIME_S = 60.0
 MAX_USED = 4096
@@ -21,16 +20,9 @@ _STAMP = struct.Struct("!Q8s")
 _MAC_BYTES = 16
 
 
-class NonceState(Enum):
-    FRESH = auto()
-    STALE = auto()
-    """Made here, but too long ago."""
-    FOREIGN = auto()
-    """Not made here, or by a server that has been restarted since."""
-
-
 class Nonces:
-    """A nonce holds its time and a MAC over that, so a flood of challenges costs no memory.
+    """A nonce holds its time and a MAC over that and over whom it was made for, so a flood of challenges costs no
+    memory, and who shows a fresh one has been sent it: nobody can make one up, or use another's.
 
     Args:
         clock: monotonic seconds.
@@ -45,18 +37,19 @@ class Nonces:
         self._forgotten_ms = -1
         """What was made until then may have been used without our knowing any more."""
 
-    def make(self) -> str:
+    def make(self, peer: str) -> str:
+        """`peer`: where the challenge is sent, as it will be given to `is_fresh`."""
         stamp = _STAMP.pack(int(self._clock() * 1000), secrets.token_bytes(8))
-        return base64.urlsafe_b64encode(stamp + self._mac(stamp)).decode()
+        return base64.urlsafe_b64encode(stamp + self._mac(stamp, peer)).decode()
 
-    def state(self, nonce: str) -> NonceState:
-        """Says nothing of its count: that is for `use`, once the client has proved to be somebody."""
-        made_ms = self._made_ms(nonce)
-        if made_ms is None:
-            return NonceState.FOREIGN
-        if self._is_old(made_ms) or (made_ms <= self._forgotten_ms and nonce not in self._counts):
-            return NonceState.STALE
-        return NonceState.FRESH
+    def is_fresh(self, nonce: str, peer: str) -> bool:
+        """Whether it was made here, for this peer, and not too long ago. Says nothing of its count: that is for `use`,
+        once the client has proved to be somebody."""
+        stamp, mac = _parts(nonce)
+        if len(stamp) < _STAMP.size or not hmac.compare_digest(mac, self._mac(stamp, peer)):
+            return False
+        made_ms = _made_ms(stamp)
+        return not self._is_old(made_ms) and (made_ms > self._forgotten_ms or nonce in self._counts)
 
     def use(self, nonce: str, count: int) -> bool:
         """Whether this count of a fresh nonce is the first of its kind: higher than all before."""
@@ -69,22 +62,24 @@ class Nonces:
         return True
 
     def _oldest_ms(self) -> int:
-        return self._made_ms(next(iter(self._counts))) or 0
+        return _made_ms(_parts(next(iter(self._counts)))[0])
 
     def _is_old(self, made_ms: int) -> bool:
         return not 0 <= self._clock() * 1000 - made_ms + 1 <= LIFETIME_S * 1000
 
-    def _made_ms(self, nonce: str) -> int | None:
-        """None: not made here."""
-        try:
-            decoded = base64.b64decode(nonce, altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
-            return None
-        stamp, mac = decoded[: _STAMP.size], decoded[_STAMP.size :]
-        if len(stamp) < _STAMP.size or not hmac.compare_digest(mac, self._mac(stamp)):
-            return None
-        made_ms: int = _STAMP.unpack(stamp)[0]
-        return made_ms
+    def _mac(self, stamp: bytes, peer: str) -> bytes:
+        return hmac.new(self._secret, stamp + peer.encode(), hashlib.sha256).digest()[:_MAC_BYTES]
 
-    def _mac(self, stamp: bytes) -> bytes:
-        return hmac.new(self._secret, stamp, hashlib.sha256).digest()[:_MAC_BYTES]
+
+def _parts(nonce: str) -> tuple[bytes, bytes]:
+    """Stamp and MAC; less than a stamp where it is none of ours."""
+    try:
+        decoded = base64.b64decode(nonce, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return b"", b""
+    return decoded[: _STAMP.size], decoded[_STAMP.size :]
+
+
+def _made_ms(stamp: bytes) -> int:
+    made_ms: int = _STAMP.unpack(stamp)[0]
+    return made_ms

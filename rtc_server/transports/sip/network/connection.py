@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._framer.feed(self._buffer[:nbytes])
         if not self._waits:
-            self._waits = not self._turns.take(self._read)
+            self._waits = not self._turns.take(self._read, self._on_failure)
             if self._waits and self._transport is not None:
                 self._transport.pause_reading()
 
@@ -201,6 +201,10 @@ class Connection(asyncio.BufferedProtocol):
             self._waits = False
             self._transport.resume_reading()
         return False
+
+    def _on_failure(self) -> None:
+        """Where in the stream we are is not known any more."""
+        self.drop("internal_error")
 
     def _next(self) -> bytes | KeepAlive | None:
         if self.flow is None or not self.usable:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Protocol
 
+from rtc_server.transports.sip.flow import Transport
+
 
 class Gate(Protocol):
     """`trunk.gatekeeper.Gatekeeper`, as far as it can tell by an address. Hosts are IPv4 or IPv6 literals."""
@@ -12,22 +14,26 @@ class Gate(Protocol):
     def is_trunk(self, host: str) -> bool:
         """A trunk's, which is always listened to, and whose connections stay when room is short."""
 
-    def hears(self, host: str) -> bool:
-        """Whether one more message, or connection, from there is taken. Each question counts."""
+    def allow(self, host: str, transport: Transport) -> bool:
+        """Whether one more message, or connection, from there is taken. Each question counts, for its transport."""
 
 
 class GateForCalls:
-    """A gate that the hosts of calls are never asked at: a flood of others must not end a call."""
+    """A gate that the hosts of calls are never asked at: a flood of others must not end a call.
 
-    def __init__(self, gate: Gate, in_calls: Container[str]) -> None:
+    Args:
+        in_calls: those hosts, with the transport of the call: another's datagrams may bear the address of any.
+    """
+
+    def __init__(self, gate: Gate, in_calls: Container[tuple[Transport, str]]) -> None:
         self._gate = gate
         self._in_calls = in_calls
 
     def is_trunk(self, host: str) -> bool:
         return self._gate.is_trunk(host)
 
-    def hears(self, host: str) -> bool:
-        return host in self._in_calls or self._gate.hears(host)
+    def allow(self, host: str, transport: Transport) -> bool:
+        return (transport, host) in self._in_calls or self._gate.allow(host, transport)
 
 
 class OpenGate:
@@ -36,5 +42,5 @@ class OpenGate:
     def is_trunk(self, host: str) -> bool:
         return False
 
-    def hears(self, host: str) -> bool:
+    def allow(self, host: str, transport: Transport) -> bool:
         return True

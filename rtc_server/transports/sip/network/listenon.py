@@ -7,21 +7,6 @@ from dataclasses import dataclass
 from rtc_server.transports.sip.flow import Transport
 from rtc_server.transports.sip.hosts import host_and_port
 
-DEFAULT_PORT: dict[Transport, int] = {"udp": 5060, "tcp": 5060, "tls": 5061}
-"""RFC 3261 section 19.1.2."""
-
-
-def transport_named(text: str) -> Transport:
-    """Upper or lower case. Raises: ValueError for one that is not spoken here."""
-    match text.lower():
-        case "udp":
-            return "udp"
-        case "tcp":
-            return "tcp"
-        case "tls":
-            return "tls"
-    raise ValueError(f"{text!r} is none of udp, tcp and tls")
-
 
 @dataclass(frozen=True, slots=True)
 class ListenOn:

@@ -11,7 +11,8 @@ from itertools import count
 
 from rtc_server.errors import ConfigError
 from rtc_server.log import get_logger
-from rtc_server.transports.sip.flow import Address, Flow
+from rtc_server.transports.sip.flow import Address, Flow, Transport
+from rtc_server.transports.sip.hosts import source_of
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.addresses import WILDCARDS, OwnAddress, SourceAddresses, place_towards
 from rtc_server.transports.sip.network.connection import StreamLimits
@@ -19,11 +20,13 @@ from rtc_server.transports.sip.network.dns import DnsResolver
 from rtc_server.transports.sip.network.gate import Gate, GateForCalls, OpenGate
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.resolve import Resolver, addresses_of
-from rtc_server.transports.sip.network.streams import Streams, listen_on_stream
+from rtc_server.transports.sip.network.streams import LINES_OF_ALL, LINES_OF_EACH, Streams, listen_on_stream
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.network.tls import TlsContexts, TlsSettings
+from rtc_server.transports.sip.network.trouble import words_for
 from rtc_server.transports.sip.network.turns import Turns
 from rtc_server.transports.sip.network.udp import UdpSocket, bind_udp
+from rtc_server.transports.sip.trunk.sparselog import SparseLog
 
 SWEEP_EVERY_S = 1.0
 
@@ -64,7 +67,7 @@ class SipNetwork:
         self._on_closed = on_closed
         self._on_unreadable = on_unreadable
         self._turns = Turns()
-        self._in_calls: Counter[str] = Counter()  # hosts
+        self._in_calls: Counter[tuple[Transport, str]] = Counter()  # hosts, each with the transport of its calls
         self._gate = GateForCalls(gate or OpenGate(), self._in_calls)
         self._tls = TlsContexts(tls or TlsSettings())
         self._own = OwnAddress(advertise)
@@ -84,6 +87,8 @@ class SipNetwork:
             self._turns,
             self._ids,
         )
+        self._clock = clock
+        self._lines = SparseLog(logger, LINES_OF_EACH, LINES_OF_ALL)
         self._sweeping: asyncio.TimerHandle | None = None
 
     @property
@@ -140,21 +145,21 @@ class SipNetwork:
                 if target.transport == "udp":
                     return self._udp_flow(remote)
                 source = self._source(target, remote)
-                return await self.streams.connect(target.transport, remote, target.host.rstrip("."), source)
+                return await self.streams.connect(target.transport, remote, target.host, source)
             except OSError as error:  # TimeoutError is one
-                logger.info("SIP address not reached", transport=target.transport, reason=type(error).__name__)
+                logger.info("SIP address not reached", transport=target.transport, reason=words_for(error))
                 failure = error
         raise failure
 
     def hold(self, flow: Flow) -> None:
         """A call uses this flow: its peer is listened to, and its connection not closed for being idle. `release` it
         once for each `hold`."""
-        self._in_calls[flow.remote[0]] += 1
+        self._in_calls[flow.transport, flow.remote[0]] += 1
         if flow.transport != "udp":
             self.streams.hold(flow)
 
     def release(self, flow: Flow) -> None:
-        host = flow.remote[0]
+        host = flow.transport, flow.remote[0]
         self._in_calls[host] -= 1
         if self._in_calls[host] <= 0:
             del self._in_calls[host]
@@ -171,9 +176,7 @@ class SipNetwork:
 
     def _open(self, place: ListenOn) -> ListenOn:
         if place.transport == "udp":
-            item = UdpSocket(
-                bind_udp(place), next(self._ids), self._sources, self._turns, self._gate.hears, self._receive
-            )
+            item = UdpSocket(bind_udp(place), next(self._ids), self._sources, self._turns, self._gate, self._receive)
             self._udp[item.id] = item
             return item.place
         bound = listen_on_stream(place)
@@ -197,7 +200,7 @@ class SipNetwork:
 
     def _receive_on_stream(self, data: bytes, flow: Flow) -> None:
         # Whom we have called is no stranger.
-        if self.streams.is_ours(flow) or self._gate.hears(flow.remote[0]):
+        if self.streams.is_ours(flow) or self._gate.allow(flow.remote[0], flow.transport):
             self._receive(data, flow)
         else:
             self.streams.drop(flow, "flood")
@@ -209,7 +212,10 @@ class SipNetwork:
             logger.exception("SIP message failed", transport=flow.transport)
 
     def _give_up(self, error: SipParseError, flow: Flow) -> None:
-        logger.info("SIP stream cannot be read", transport=flow.transport, status=error.status)
+        source = source_of(flow.remote[0])
+        self._lines.info(
+            source, "SIP stream cannot be read", self._clock(), transport=flow.transport, status=error.status
+        )
         if self._on_unreadable is None:
             return
         try:

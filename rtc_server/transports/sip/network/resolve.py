@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rtc_server.transports.sip.flow import Address, Transport
+from rtc_server.transports.sip.flow import DEFAULT_PORT, Address, Transport
 from rtc_server.transports.sip.hosts import is_address
-from rtc_server.transports.sip.network.listenon import DEFAULT_PORT
 from rtc_server.transports.sip.network.target import Target
 
 MAX_SERVERS = 8

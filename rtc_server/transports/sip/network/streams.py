@@ -20,13 +20,17 @@ from rtc_server.transports.sip.network.connection import Connection, StreamLimit
 from rtc_server.transports.sip.network.gate import Gate
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.tls import TlsContexts
+from rtc_server.transports.sip.network.trouble import words_for
 from rtc_server.transports.sip.network.turns import Turns
+from rtc_server.transports.sip.trunk.sparselog import SparseLog
 
 BACKLOG = 128
 ACCEPT_PAUSE_S = 0.5
 """When the process has no descriptor left: asking again at once would only burn a core."""
 CLOSE_GRACE_S = 0.5
 """For what is unsent when the server goes down."""
+LINES_OF_EACH, LINES_OF_ALL = 5, 30
+"""In the log, about connections that did not come about: a minute, of one address and of all."""
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 StreamTransport = Literal["tcp", "tls"]
@@ -69,6 +73,7 @@ class Streams:
         self._ids = ids if ids is not None else count(1)
         self._connections: dict[int, Connection] = {}
         self._inbound: Counter[str] = Counter()  # by source
+        self._lines = SparseLog(logger, LINES_OF_EACH, LINES_OF_ALL)
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._opening: dict[tuple[StreamTransport, Address, str], asyncio.Task[Flow]] = {}
@@ -177,14 +182,18 @@ class Streams:
                     await asyncio.sleep(ACCEPT_PAUSE_S)
             else:
                 short = False
-                self._welcome(accepted, transport, (address[0], address[1]))
+                try:
+                    self._welcome(accepted, transport, (address[0], address[1]))
+                except Exception:  # a defect of ours, which must not make the listener deaf
+                    logger.exception("SIP connection not taken", transport=transport)
+                    accepted.close()
             await asyncio.sleep(0)  # accepting does not wait while there are more
 
     def _welcome(self, accepted: socket.socket, transport: StreamTransport, remote: Address) -> None:
         if self._inbound[source_of(remote[0])] >= self._limits.connections_per_address:
             self.refused["too_many_from_address"] += 1
             accepted.close()
-        elif not self._gate.hears(remote[0]):
+        elif not self._gate.allow(remote[0], transport):
             self.refused["flood"] += 1
             accepted.close()
         elif not self._make_room(for_stranger=not self._gate.is_trunk(remote[0])):
@@ -207,7 +216,10 @@ class Streams:
             )
         except OSError as error:
             self.refused["handshake"] += 1
-            logger.info("SIP connection not established", transport=transport, reason=type(error).__name__)
+            source = source_of(connection.remote[0])
+            self._lines.info(
+                source, "SIP connection not established", self._clock(), transport=transport, reason=words_for(error)
+            )
 
     def _on_established(self, connection: Connection, accepted: socket.socket, _: asyncio.Task[None]) -> None:
         if connection.flow is None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from rtc_server.transports.sip.flow import Transport
+from rtc_server.transports.sip.flow import Transport, transport_named
 from rtc_server.transports.sip.message.headers import SipUri
-from rtc_server.transports.sip.network.listenon import transport_named
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     transport: Transport
     host: str
-    """A name, or an address without brackets. Over TLS the certificate must be made out to it (RFC 5922)."""
+    """A name without a final dot, or an address without brackets. Over TLS the certificate must be made out to it (RFC
+    5922)."""
     port: int | None = None
     """None: as DNS says, else the one of the transport."""
 
@@ -31,4 +31,4 @@ class Target:
         if scheme == "sips":
             # The parameter names what is under TLS (RFC 3261 section 26.2.2); TLS over UDP is not spoken.
             transport = "tls"
-        return cls(transport, uri.host.strip("[]"), uri.port)
+        return cls(transport, uri.host.strip("[]").removesuffix("."), uri.port)

@@ -35,6 +35,12 @@ class TlsSettings:
     def files(self) -> tuple[Path, ...]:
         return tuple(path for path in (self.certificate, self.key, self.ca) if path is not None)
 
+    @property
+    def in_words(self) -> str:
+        """Each file with what it is for."""
+        named = {"certificate": self.certificate, "key": self.key, "authority": self.ca}
+        return ", ".join(f"{name} {path}" for name, path in named.items() if path is not None)
+
 
 class TlsContexts:
     """Made from the files, and again after they have changed: a renewed certificate needs no restart.
@@ -95,7 +101,7 @@ class _Context:
             self._made = self._make(self._settings)
         except ssl.SSLError as error:
             raise ConfigError(
-                f"cannot use {', '.join(map(str, self._settings.files))} for SIP over TLS: {error.reason or error}",
+                f"cannot use {self._settings.in_words} for SIP over TLS: {error.reason or error}",
                 hint="they must be PEM, certificate and key must match, and the key have no pass phrase",
             ) from None
         except OSError as error:

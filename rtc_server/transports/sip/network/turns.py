@@ -10,12 +10,22 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
+
+from rtc_server.log import get_logger
 
 TURN_S = 0.004
 """Of one turn of the loop, for all sockets together. What is begun is finished."""
 
-Work = Callable[[], bool]
-"""One step of it, as short as can be; must not raise. True: there may be more to do."""
+Step = Callable[[], bool]
+"""As short as can be. True: there may be more to do."""
+
+logger = get_logger(__name__)
+
+
+class _Work(NamedTuple):
+    step: Step
+    on_failure: Callable[[], None]
 
 
 class Turns:
@@ -30,12 +40,17 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[_Work] = deque()
         self._used_s = 0.0
         self._next: asyncio.Handle | None = None
 
-    def take(self, work: Work) -> bool:
-        """Do it, at once or in later turns. True: it has been done."""
+    def take(self, step: Step, on_failure: Callable[[], None]) -> bool:
+        """Do it, at once or in later turns. True: it has been done.
+
+        Args:
+            on_failure: a step has raised, which is a defect of ours, and there will be no further one. Must not raise.
+        """
+        work = _Work(step, on_failure)
         self._come_back()
         if self._waiting or self._used_s >= TURN_S:
             self._waiting.append(work)
@@ -44,7 +59,7 @@ class Turns:
         spent_s = self._used_s
         more = True
         while more and self._used_s < TURN_S:
-            more = work()
+            more = _do(work)
             self._used_s = spent_s + self._clock() - began_s
         if more:
             self._waiting.append(work)
@@ -66,8 +81,18 @@ class Turns:
         began_s = self._clock()
         while self._waiting and self._used_s < TURN_S:
             work = self._waiting.popleft()
-            if work():
+            if _do(work):
                 self._waiting.append(work)
             self._used_s = self._clock() - began_s
         if self._waiting:
             self._come_back()
+
+
+def _do(work: _Work) -> bool:
+    """One step. Whatever becomes of it, the others have their turn."""
+    try:
+        return work.step()
+    except Exception:
+        logger.exception("SIP socket failed")
+        work.on_failure()
+        return False

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from rtc_server import metrics
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.network.addresses import WILDCARDS, SourceAddresses
+from rtc_server.transports.sip.network.gate import Gate
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.turns import Turns
 
@@ -31,7 +32,7 @@ class UdpSocket:
     Args:
         id: for its flows.
         turns: of all sockets. What has to wait for its turn waits in the kernel.
-        hears: whether one more datagram of a host is listened to.
+        gate: asked about each datagram.
         on_datagram: gets what is more than a keep-alive, and must not raise.
     """
 
@@ -41,7 +42,7 @@ class UdpSocket:
         id: int,
         sources: SourceAddresses,
         turns: Turns,
-        hears: Callable[[str], bool],
+        gate: Gate,
         on_datagram: Callable[[bytes, Flow], None],
     ) -> None:
         self.id = id
@@ -54,7 +55,7 @@ class UdpSocket:
         self._sources = sources
         self._turns = turns
         self._waits = False
-        self._hears = hears
+        self._gate = gate
         self._on_datagram = on_datagram
         self._flood = metrics.DATAGRAMS_DROPPED.labels("sip_flood")
         self._loop = asyncio.get_running_loop()
@@ -86,7 +87,11 @@ class UdpSocket:
 
     def _on_readable(self) -> None:
         if not self._waits:
-            self._waits = not self._turns.take(self._read)
+            self._waits = not self._turns.take(self._read, self._on_failure)
+
+    def _on_failure(self) -> None:
+        """The next datagram is none the worse for it."""
+        self._waits = False
 
     def _read(self) -> bool:
         """Datagrams up to one that is listened to. True: there may be more."""
@@ -114,7 +119,7 @@ class UdpSocket:
             return self._drop("stun")  # RFC 7983; nobody here has said that it answers (RFC 5626 section 8)
         if not remote[1]:
             return self._drop("no_port")
-        if not self._hears(remote[0]):
+        if not self._gate.allow(remote[0], "udp"):
             self._flood.inc()
             return False
         try:

@@ -63,8 +63,8 @@ class Transactions:
             Never called for ACK or CANCEL.
         on_ack: the ACK to a 2xx, or one that belongs to nothing: the dialog decides.
         sent_by: host and port for our Via, where the address of our end of the flow is not what others can reach.
-        may_refuse: whether a request is answered that is refused here, before anybody has asked who sent it. Asked once
-            for each; where it is not, not a byte goes back.
+        allow_refusal: whether a request is answered that is refused here, before anybody has asked who sent it. Asked
+            once for each, since it counts; where it is not, not a byte goes back.
         limit: of the requests from others, and once more of ours. At the limit a new request takes the place of the
             oldest one that has been answered, and is only kept in case it comes again. Where all wait for their
             answer, or for the ACK to a 2xx, it gets a 503. Of ours, BYE and CANCEL are always sent: they end something.
@@ -80,7 +80,7 @@ class Transactions:
         *,
         intervals: Intervals | None = None,
         sent_by: Callable[[Flow], str] | None = None,
-        may_refuse: Callable[[Flow], bool] = lambda flow: True,
+        allow_refusal: Callable[[Flow], bool] = lambda flow: True,
         limit: int = MAX_TRANSACTIONS,
         random_token: Callable[[], str] = _random_token,
     ) -> None:
@@ -92,7 +92,7 @@ class Transactions:
         self._on_request = on_request
         self._on_ack = on_ack
         self._sent_by = sent_by or (lambda flow: host_and_port(*flow.local))
-        self._may_refuse = may_refuse
+        self._allow_refusal = allow_refusal
         self._limit = limit
         self._random_token = random_token
         self._tag_key = random_token().encode()[: hashlib.blake2b.MAX_KEY_SIZE]
@@ -249,7 +249,7 @@ class Transactions:
             transaction.trying()
 
     def _refuse(self, request: Request, flow: Flow, back: Flow, status: int, to_tag: str) -> None:
-        if self._may_refuse(flow):
+        if self._allow_refusal(flow):
             self._reply_once(request, back, status, to_tag)
         else:
             self.dropped += 1

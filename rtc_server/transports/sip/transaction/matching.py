@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.flow import DEFAULT_PORT, Flow
 from rtc_server.transports.sip.message.headers import CSeq, NameAddr, Via
 from rtc_server.transports.sip.message.message import Headers, Request, Response
 
 MAGIC_COOKIE = "z9hG4bK"
 """What a branch begins with that is different for each transaction; those of RFC 2543 are not."""
-DEFAULT_PORT = 5060
 
 Key = tuple[Hashable, ...]
 
@@ -104,7 +103,7 @@ def _note_source(headers: Headers, flow: Flow) -> tuple[Via, Flow]:
     headers.set("Via", *(str(replace(via, params=params)), *vias[1:]))
     if flow.reliable or symmetric:
         return via, flow
-    return via, replace(flow, remote=(host, via.port or DEFAULT_PORT))
+    return via, replace(flow, remote=(host, via.port or DEFAULT_PORT[flow.transport]))
 
 
 def _required(headers: Headers, name: str) -> str:

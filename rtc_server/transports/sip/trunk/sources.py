@@ -1,4 +1,4 @@
-"""How much each stranger may ask, and how long one waits who has guessed passwords."""
+"""How much each stranger may ask, and all of them together, and how long one waits who has guessed passwords."""
 
 from __future__ import annotations
 
@@ -14,32 +14,43 @@ MESSAGES_AT_ONCE = 200.0
 """Which are read at all. A call that comes with a digest takes four before it is one."""
 REQUESTS_PER_S = 20.0
 REQUESTS_AT_ONCE = 80.0
+ALL_MESSAGES_PER_S = 200.0
+ALL_MESSAGES_AT_ONCE = 400.0
+"""Of strangers that are read: reading one takes a good part of a millisecond."""
+ALL_ANSWERS_PER_S = 200.0
+ALL_ANSWERS_AT_ONCE = 400.0
+"""To all strangers: over UDP the source of a request may be a victim's address."""
 FAILURES_FREE = 4
 """Wrong digests in a row before a source has to wait."""
 FIRST_BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
-"""Not longer: over UDP somebody else may fail in a source's name."""
+"""Not longer: others may have the same address."""
 
 
 class Source:
     """One address of strangers, or one IPv6 network of theirs. Times are monotonic seconds."""
 
-    __slots__ = ("_failures", "_messages", "_requests", "_waits_until_s")
+    __slots__ = ("_failures", "_messages", "_requests", "_waits_until_s", "trunk")
 
     def __init__(self) -> None:
+        self.trunk: str | None = None
+        """The name of the one that has shown a good digest last; None: nobody has."""
         self._messages = RateLimit(MESSAGES_PER_S, MESSAGES_AT_ONCE)
         self._requests = RateLimit(REQUESTS_PER_S, REQUESTS_AT_ONCE)
         self._failures = 0
         self._waits_until_s: float | None = None
 
-    def hears(self, now: float) -> bool:
-        """Whether another message is read."""
+    def waits(self, now: float) -> bool:
+        """Whether it is not listened to, for its wrong digests."""
+        return self._waits_until_s is not None and now < self._waits_until_s
+
+    def allow_message(self, now: float) -> bool:
+        """Whether another message is read. It counts."""
         return self._messages.allow(now)
 
-    def allow(self, now: float) -> bool:
+    def allow_request(self, now: float) -> bool:
         """Whether another request is looked at. It counts in any case."""
-        allowed = self._requests.allow(now)
-        return allowed and (self._waits_until_s is None or now >= self._waits_until_s)
+        return self._requests.allow(now) and not self.waits(now)
 
     def fail(self, now: float) -> float:
         """A wrong digest. Returns how many seconds this source is not listened to."""
@@ -51,18 +62,26 @@ class Source:
         self._waits_until_s = now + wait_s
         return wait_s
 
-    def succeed(self) -> None:
+    def succeed(self, trunk: str) -> None:
+        """A good digest of this trunk."""
+        self.trunk = trunk
         self._failures = 0
         self._waits_until_s = None
 
 
 class Sources:
-    """Those heard of last: at most `MAX_SOURCES` strangers, and as many who have shown a good digest, so that a flood
-    in many names does not make them strangers again."""
+    """Those heard of last over one transport: at most `MAX_SOURCES` strangers, and as many who have shown a good
+    digest, so that a flood in many names does not make them strangers again.
+
+    Of each transport there is one: over UDP anybody may write any source address, which must not cost those at that
+    address what they may do over a connection, nor prove anything for them.
+    """
 
     def __init__(self) -> None:
         self._strangers: OrderedDict[str, Source] = OrderedDict()
         self._proven: OrderedDict[str, Source] = OrderedDict()
+        self._messages = RateLimit(ALL_MESSAGES_PER_S, ALL_MESSAGES_AT_ONCE)
+        self._answers = RateLimit(ALL_ANSWERS_PER_S, ALL_ANSWERS_AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._strangers) + len(self._proven)
@@ -76,16 +95,21 @@ class Sources:
                 return source
         return _remember(self._strangers, key, Source())
 
-    def prove(self, address: str) -> None:
-        """A good digest has come from there."""
+    def allow_message(self, source: Source, now: float) -> bool:
+        """Whether another message of this one is read. It counts for all of them, unless it has proved who it is."""
+        return source.allow_message(now) and (source.trunk is not None or self._messages.allow(now))
+
+    def allow_answer(self, now: float) -> bool:
+        """Whether another stranger is answered. It counts."""
+        return self._answers.allow(now)
+
+    def prove(self, address: str, trunk: str) -> None:
+        """A good digest of this trunk has come from there."""
         source = self.of(address)
-        source.succeed()
+        source.succeed(trunk)
         key = source_of(address)
         if self._strangers.pop(key, None) is not None:
             _remember(self._proven, key, source)
-
-    def is_proven(self, address: str) -> bool:
-        return source_of(address) in self._proven
 
 
 def _remember(sources: OrderedDict[str, Source], key: str, source: Source) -> Source:

@@ -17,7 +17,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class Login:
     username: str
     password: str = field(repr=False)
 
@@ -27,7 +27,7 @@ class Trunk:
     name: str
     networks: tuple[IpNetwork, ...] = ()
     """Requests from here are this trunk's, without a password."""
-    inbound: Credentials | None = None
+    inbound: Login | None = None
     """What requests from elsewhere must prove to know."""
     target: Target | None = None
     """Where calls to this trunk go; None: it takes none."""
@@ -52,6 +52,13 @@ class Trunk:
     def rule_for(self, number: str) -> NumberRule | None:
         """The first rule that fits; None: nobody has this number."""
         return next((rule for rule in self.numbers if rule.pattern.matches(number)), None)
+
+    def owns(self, host: str) -> bool:
+        """Whether this host, an address literal or a name, is in its networks, or what its target names."""
+        address = ip_of(host)
+        if address is not None and any(address in network for network in self.networks):
+            return True
+        return self.target is not None and _same_host(host, self.target.host)
 
     def may_dial(self, number: str) -> bool:
         return self.target is not None and fits_one(self.dialable, number)
@@ -83,3 +90,7 @@ class Trunks:
         if found is None:
             return None
         return next((trunk for trunk in self._trunks for network in trunk.networks if found in network), None)
+
+
+def _same_host(one: str, other: str) -> bool:
+    return (ip_of(one) or one.lower()) == (ip_of(other) or other.lower())

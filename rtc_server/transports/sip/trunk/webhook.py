@@ -29,8 +29,6 @@ DECLINED = 603
 UNAVAILABLE = 480
 """What a caller is told where the application does not answer."""
 MAX_ANSWER_BYTES = 128 * 1024
-MAX_PERSONA_CHARS = 32_768
-MAX_VOICE_CHARS = 256
 MAX_CAUSE_CHARS = 200
 MAX_AT_ONCE = 64
 """Connections; further calls wait for one, within their time."""
@@ -162,8 +160,7 @@ def read_decision(content: bytes) -> Accept | Reject:
         raise WebhookError("the answer is not JSON") from None
     action = answer.get("action") if isinstance(answer, dict) else None
     if action == "accept":
-        persona = _text(answer, "persona", MAX_PERSONA_CHARS)
-        return Accept(persona, _text(answer, "voice", MAX_VOICE_CHARS))
+        return Accept(_text(answer, "persona"), _text(answer, "voice"))
     if action == "reject":
         status = answer.get("status", DECLINED)
         if type(status) is not int or not 400 <= status <= 699:
@@ -172,10 +169,11 @@ def read_decision(content: bytes) -> Accept | Reject:
     raise WebhookError('the action is neither "accept" nor "reject"')
 
 
-def _text(answer: Mapping[str, Any], name: str, limit: int) -> str | None:
+def _text(answer: Mapping[str, Any], name: str) -> str | None:
+    """How long it may be, the engine knows."""
     value = answer.get(name)
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) > limit or value != value.encode(errors="ignore").decode():
-        raise WebhookError(f"{name} is no text of at most {limit} characters")
+    if not isinstance(value, str) or value != value.encode(errors="ignore").decode():
+        raise WebhookError(f"{name} is no text")
     return value

@@ -155,6 +155,8 @@ class FakeNetwork:
         self.error: OSError | None = None
         """Raised for what is sent."""
         self.unreachable = False
+        self.addresses: dict[str, str] = {}
+        """Of names; of others the name stands for the address."""
         self.closed = False
 
     async def start(self) -> None:
@@ -177,7 +179,7 @@ class FakeNetwork:
         self.connected.append(target)
         if self.unreachable:
             raise ConnectionRefusedError
-        return Flow(target.transport, US, (target.host, target.port or 5060))
+        return Flow(target.transport, US, (self.addresses.get(target.host.lower(), target.host), target.port or 5060))
 
     def hold(self, flow: Flow) -> None:
         self.held.append(flow)

@@ -7,8 +7,9 @@ import pytest
 
 from rtc_server.transports.sip.call.call import Call, CallState
 from rtc_server.transports.sip.call.outbound import MAX_BRANCHES
+from rtc_server.transports.sip.flow import Flow
 from tests.transports.sip.call.fakes import World
-from tests.transports.sip.call.phone import Phone, sdp
+from tests.transports.sip.call.phone import US, Phone, sdp
 
 
 async def forked(world: World) -> tuple[Call, Phone]:
@@ -88,6 +89,32 @@ async def test_phone_that_answers_is_heard_however_many_ring(world: World) -> No
     assert phone.new() == ["INVITE", "ACK"]
     assert call.state is CallState.ANSWERED
     assert world.agent.calls.dialogs <= MAX_BRANCHES + 1
+
+
+@pytest.mark.parametrize("answers_last", [False, True])
+async def test_ways_to_all_phones_are_let_go_when_the_call_is_over(world: World, answers_last: bool) -> None:
+    others = [world.phone(Flow("udp", US, (f"203.0.113.{number}", 5060))) for number in range(3)]
+    phone = world.phone()
+    call = await world.agent.dial("+15550123")
+    await world.settle()
+    for number, other in enumerate(others):
+        phone.answer(183, "", f"Require: 100rel\r\nRSeq: 7\r\nContact: {other.contact}", tag=f"phone-{number}")
+    await world.settle()
+    assert [other.new() for other in others] == [["PRACK"]] * 3
+    assert world.network.held == [phone.flow, *(other.flow for other in others)]
+    if answers_last:
+        call.hangup()
+        for number, other in enumerate(others):
+            phone.answer(200, sdp(), f"Contact: {other.contact}", tag=f"phone-{number}")
+        await world.settle()
+        for other in others:
+            assert "BYE" in other.new()
+            other.answer(200, to="BYE")
+    else:
+        phone.answer(486)
+    await world.settle()
+    assert world.network.held == []
+    await world.assert_nothing_left()
 
 
 async def test_answer_without_a_tag_to_a_call_that_is_called_off_leaves_nothing(world: World) -> None:

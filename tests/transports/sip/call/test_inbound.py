@@ -315,7 +315,7 @@ async def test_application_that_rejects_chooses_the_status() -> None:
     ("accepted", "cause"),
     [
         (Accept(voice="tenor"), "voice 'tenor' is unknown; the engine fake has: alto, bass"),
-        (Accept(persona="x" * 30_000), "persona has 30000 characters"),
+        (Accept(persona="x" * 100_000), "persona has 100000 characters; at most 4000 are possible"),
     ],
 )
 async def test_application_that_accepts_with_what_there_is_not_has_not_decided(accepted: Accept, cause: str) -> None:

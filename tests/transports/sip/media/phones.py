@@ -16,10 +16,12 @@ from rtc_server.media.rtp import RtpPacket
 from rtc_server.session.leg import FloatFrame
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip.flow import Address
+from rtc_server.transports.sip.media.latch import FormerStream, Stream
 from rtc_server.transports.sip.media.leg import SipLeg
 from rtc_server.transports.sip.media.rtpport import RtpPort
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, LocalMedia, TelephoneEvent
 
+BELIEVED_S = 4000.0
 PHONE: Address = ("203.0.113.9", 20_000)
 PHONE_RTCP: Address = ("203.0.113.9", 20_001)
 PCMU = AudioFormat("PCMU", 0, 8000, comfort_noise_payload_type=13)
@@ -45,6 +47,8 @@ class Wire:
         self.rtp: list[tuple[bytes, Address]] = []
         self.rtcp: list[tuple[bytes, Address]] = []
         self.closed = 0
+        self.former: FormerStream | None = None
+        self.heard: Stream | None = None
 
     def listen(self, on_rtp: object, on_rtcp: object) -> None: ...
 
@@ -56,8 +60,9 @@ class Wire:
         self.rtcp.append((datagram, destination))
         return True
 
-    def close(self) -> None:
+    def close(self, heard: Stream | None = None) -> None:
         self.closed += 1
+        self.heard = heard
 
     @property
     def packets(self) -> list[RtpPacket]:
@@ -106,6 +111,7 @@ class Home:
             cast(RtpPort, self.wire),
             self.pacer,
             self.clock,
+            believed_s=BELIEVED_S,
             on_event=self.events.append,
             on_close=self.closed.append,
         )

@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtc_server.media.rtcp import Bye, serialize
 from rtc_server.media.rtp import RtpPacket
 from rtc_server.transports.sip.flow import Address
-from rtc_server.transports.sip.media.latch import MAX_CANDIDATES, SILENT_S, WINDOW_S, Latch, reachable
+from rtc_server.transports.sip.media.latch import (
+    MAX_CANDIDATES,
+    SILENT_S,
+    WINDOW_S,
+    FormerStream,
+    Latch,
+    Stream,
+    reachable,
+)
 
 PHONE: Address = ("198.51.100.7", 40_123)
 PHONE_RTCP: Address = ("198.51.100.7", 40_124)
@@ -216,6 +225,37 @@ def test_rtcp_on_the_port_of_rtp_goes_where_rtp_goes() -> None:
     for n in range(3):
         latch.admit(0.1, PHONE, packet(n))
     assert latch.rtcp_destination == PHONE
+
+
+def test_stream_of_the_call_before_on_these_ports_is_not_taken_for_that_of_this_one() -> None:
+    left_over = FormerStream(Stream(STRANGER, 99), until_s=5.0)
+    latch = negotiated(Latch(left_over))
+    assert not any(latch.admit(0.02 * n, STRANGER, packet(n, ssrc=99)) for n in range(100))
+    heard = [latch.admit(2.0 + 0.02 * n, PHONE, packet(n)) for n in range(3)]
+    assert latch.destination == PHONE and len(heard[2]) == 3
+
+
+def test_phone_of_the_call_before_is_heard_when_it_calls_again_from_the_same_port() -> None:
+    latch = negotiated(Latch(FormerStream(Stream(PHONE, 7), until_s=5.0)))
+    assert [len(latch.admit(0.02 * n, PHONE, packet(n, ssrc=8))) for n in range(3)] == [0, 0, 3]
+    named = negotiated(Latch(FormerStream(Stream(PUBLIC, 7), until_s=5.0)), rtp=PUBLIC, rtcp=PUBLIC_RTCP)
+    assert named.admit(0.0, PUBLIC, packet(1))  # where it is told to come from, the same SSRC will do
+    later = negotiated(Latch(FormerStream(Stream(PHONE, 7), until_s=5.0)))
+    assert [len(later.admit(5.0 + 0.02 * n, PHONE, packet(n))) for n in range(3)] == [0, 0, 3]
+
+
+def test_stream_that_is_heard_is_that_of_the_source_and_none_before_there_is_one() -> None:
+    latch = negotiated(Latch())
+    latch.admit(0.0, PHONE, packet(1))
+    assert latch.stream is None
+    latch = latched()
+    latch.admit(0.1, PHONE, packet(3))
+    latch.admit(0.1, STRANGER, packet(4, ssrc=99))
+    assert latch.stream == Stream(PHONE, 7)
+    latch.admit(0.2, PHONE, serialize([Bye((7,))]))  # RTCP on the same port
+    assert latch.stream == Stream(PHONE, 7)
+    latch.admit(0.3, PHONE, b"short")
+    assert latch.stream is None
 
 
 def test_candidates_are_bounded() -> None:

@@ -9,15 +9,18 @@ import pytest
 
 from rtc_server.errors import CapacityError, ConfigError, NoRtpPort
 from rtc_server.transports.sip.flow import Address
+from rtc_server.transports.sip.media.latch import Stream
 from rtc_server.transports.sip.media.rtpport import (
     BATCH_DATAGRAMS,
     CROWDED_S,
+    FORMER_S,
     MAX_DATAGRAM_BYTES,
-    REST_S,
+    MIN_REST_S,
     RtpPort,
     RtpPorts,
     _Reader,
 )
+from tests.logs import captured_logs
 
 HOST = "127.0.0.1"
 
@@ -109,22 +112,69 @@ def test_used_up_range_is_told_as_such() -> None:
         ports.acquire(HOST)
     assert isinstance(refused.value, CapacityError)
     assert refused.value.http_status == 503
+    assert "2 pairs 2 have a call" in str(refused.value) and "rtp_ports" in refused.value.hint
+    assert refused.value.retry_after_s == CapacityError.retry_after_s  # nobody knows when one will end
     for port in held:
         port.close()
     assert ports.in_use == 0
 
 
-def test_port_rests_before_it_is_used_again() -> None:
+def test_port_rests_for_a_moment_before_it_is_used_again_and_whoever_is_refused_is_told_how_long() -> None:
     first, clock = free_range(1), Clock()
     ports = RtpPorts(first, first + 1, clock=clock)
     port = ports.acquire(HOST)
     port.close()
     port.close()
-    clock.now += REST_S - 0.1
-    with pytest.raises(NoRtpPort):
-        ports.acquire(HOST)
-    clock.now += 0.1
+    for waited_s, retry_after_s in ((0.0, 2), (1.5, 1)):
+        clock.now = 100.0 + waited_s
+        with pytest.raises(NoRtpPort, match="0 have a call, 1 had one until a moment ago") as refused:
+            ports.acquire(HOST)
+        assert refused.value.retry_after_s == retry_after_s
+    clock.now = 100.0 + MIN_REST_S
     ports.acquire(HOST).close()
+
+
+def test_pair_that_has_rested_longest_is_used_next() -> None:
+    first, clock = free_range(3), Clock()
+    ports = RtpPorts(first, first + 5, clock=clock)
+    held = [ports.acquire(HOST) for _ in range(3)]
+    for port in (held[1], held[0], held[2]):
+        port.close()
+        clock.now += 10.0
+    again = [ports.acquire(HOST) for _ in range(3)]
+    assert [port.local for port in again] == [held[1].local, held[0].local, held[2].local]
+    for port in again:
+        port.close()
+
+
+def test_call_is_told_what_the_one_before_heard_on_its_ports_unless_that_is_long_ago() -> None:
+    first, clock = free_range(1), Clock()
+    ports, stream = RtpPorts(first, first + 1, clock=clock), Stream(("192.0.2.66", 5555), 7)
+    port = ports.acquire(HOST)
+    assert port.former is None
+    port.close(stream)
+    clock.now += MIN_REST_S
+    port = ports.acquire(HOST)
+    assert port.former == (stream, 100.0 + FORMER_S)
+    port.close(stream)
+    clock.now += FORMER_S
+    port = ports.acquire(HOST)
+    assert port.former is None
+    port.close()
+
+
+def test_port_that_another_program_holds_is_warned_of_once_and_tried_again() -> None:
+    first, clock = free_range(1), Clock()
+    ports = RtpPorts(first, first + 1, clock=clock)
+    with captured_logs() as logs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind((HOST, first))
+        for _ in range(3):
+            with pytest.raises(NoRtpPort, match="1 are in use by other programs") as refused:
+                ports.acquire(HOST)
+            assert refused.value.retry_after_s == MIN_REST_S
+            clock.now += MIN_REST_S
+    ports.acquire(HOST).close()
+    assert [entry["event"] for entry in logs] == ["rtp port is taken"]
 
 
 def test_port_that_another_program_holds_is_passed_over_and_leaves_nothing_bound(peer: socket.socket) -> None:
@@ -142,7 +192,7 @@ def test_port_that_another_program_holds_is_passed_over_and_leaves_nothing_bound
 
 
 def test_ports_are_used_in_an_order_that_is_not_that_of_their_numbers() -> None:
-    orders = [[port for _, port in RtpPorts(10_000, 10_200)._unused] for _ in range(2)]
+    orders = [[unused.port for unused in RtpPorts(10_000, 10_200)._unused] for _ in range(2)]
     assert orders[0] != orders[1]
 
 

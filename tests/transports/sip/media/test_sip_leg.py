@@ -15,10 +15,9 @@ from rtc_server.media.audioformat import AudioFormat
 from rtc_server.media.codecs import make_decoder
 from rtc_server.media.rtp import RtpPacket
 from rtc_server.session.leg import Leg
-from rtc_server.transports.sip.dialog.sessiontimer import LONGEST_S, MARGIN_S
 from rtc_server.transports.sip.flow import Address
-from rtc_server.transports.sip.media.leg import DIALOG_BELIEVED_S
 from tests.transports.sip.media.phones import (
+    BELIEVED_S,
     HELD,
     OPUS,
     PCMA,
@@ -175,19 +174,13 @@ def test_silence_counts_only_while_audio_is_expected() -> None:
 
 def test_peer_counts_as_alive_while_its_dialog_stands() -> None:
     home = Home()
-    home.now += DIALOG_BELIEVED_S - 1
+    home.now += BELIEVED_S - 1
     assert home.leg.last_sign_of_life_s == home.now
     home.leg.keep_alive()
     home.now += 100
     assert home.leg.last_sign_of_life_s == home.now
-    home.now += DIALOG_BELIEVED_S
+    home.now += BELIEVED_S
     assert home.leg.last_sign_of_life_s < home.now - 3000
-
-
-def test_dialog_is_believed_in_as_long_as_the_longest_session_timer_lets_it_stand() -> None:
-    home = Home()
-    home.now += LONGEST_S - MARGIN_S
-    assert home.leg.last_sign_of_life_s == home.now
 
 
 def test_codec_may_change_in_mid_call_in_both_directions() -> None:

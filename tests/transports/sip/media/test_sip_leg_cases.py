@@ -43,10 +43,15 @@ def play(home: Home, packets: list[tuple[float, bytes]], source: Address = PHONE
 
 
 def agreed_from(name: str, codecs: tuple[Any, ...]) -> AgreedMedia:
+    return answered(name, codecs)[0]
+
+
+def answered(name: str, codecs: tuple[Any, ...]) -> tuple[AgreedMedia, str]:
+    """What is agreed on, and the description that says so."""
     negotiation = MediaNegotiation(LocalMedia("203.0.113.50", 30_000, 30_001), MediaPolicy(codecs=codecs))
-    negotiation.answer_offer((DATA / "sip" / name).read_bytes())
+    answer = negotiation.answer_offer((DATA / "sip" / name).read_bytes())
     assert negotiation.agreed is not None
-    return negotiation.agreed
+    return negotiation.agreed, answer.decode()
 
 
 def test_another_source_after_a_transfer_is_heard_from_the_same_address() -> None:
@@ -151,3 +156,42 @@ def test_what_a_wideband_phone_says_is_heard_with_its_clock_of_8000() -> None:
     assert np.diff([packet.timestamp for packet in home.wire.packets]).tolist() == [160] * (len(home.wire.rtp) - 1)
     assert {len(packet.payload) for packet in home.wire.packets} == {160}
     assert home.leg.stats().concealed_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("codecs", "media", "rtpmap", "units"),
+    [
+        (("PCMU", "PCMA", "G722"), "RTP/AVP 8 101", "8 PCMA/8000", 160),
+        (("PCMU",), "RTP/AVP 0 101", "0 PCMU/8000", 160),
+        (("G722",), "RTP/AVP 9 101", "9 G722/8000", 160),
+    ],
+)
+def test_codec_of_the_answer_is_the_one_that_is_sent(
+    codecs: tuple[str, ...], media: str, rtpmap: str, units: int
+) -> None:
+    agreed, answer = answered("phone_with_pcma_first.sdp", codecs)
+    assert f"m=audio 30000 {media}\r\n" in answer
+    assert f"a=rtpmap:{rtpmap}\r\n" in answer
+    home = Home(agreed)
+    home.pass_slots(20)
+    assert {packet.payload_type for packet in home.wire.packets} == {int(rtpmap.split()[0])}
+    assert set(np.diff([packet.timestamp for packet in home.wire.packets])) == {units}
+
+
+@pytest.mark.parametrize(
+    ("codecs", "audio_type", "event_type", "units_per_ms"), [(("opus", "PCMA"), 96, 97, 48), (("PCMA",), 8, 101, 8)]
+)
+def test_keys_of_ours_last_by_the_clock_of_the_codec(
+    codecs: tuple[str, ...], audio_type: int, event_type: int, units_per_ms: int
+) -> None:
+    agreed = agreed_from("events_at_two_clocks.sdp", codecs)
+    home = Home(agreed)
+    home.pass_slots(5)
+    home.leg.send_digits("7")
+    home.pass_slots(20)
+    assert {packet.payload_type for packet in home.wire.packets} == {audio_type, event_type}
+    events = [packet for packet in home.wire.packets if packet.payload_type == event_type]
+    assert len({packet.timestamp for packet in events}) == 1
+    durations = [int.from_bytes(packet.payload[2:4]) for packet in events]
+    assert durations[:5] == [20 * number * units_per_ms for number in range(1, 6)]
+    assert max(durations) == 100 * units_per_ms

@@ -10,9 +10,10 @@ import pytest
 
 from rtc_server.events import Numbered
 from rtc_server.media.audioformat import AudioFormat
+from rtc_server.media.rtp import RtpPacket
 from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip.media.leg import SipLeg
-from rtc_server.transports.sip.media.rtpport import RtpPort, RtpPorts
+from rtc_server.transports.sip.media.rtpport import MIN_REST_S, RtpPort, RtpPorts
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia
 from rtc_server.transports.sip.negotiation.sdes import SrtpKeys, new_key
 from tests.transports.sip.media.phones import DIGITS, Handler, level, sine
@@ -34,7 +35,7 @@ def ignore(event: Numbered) -> None: ...
 
 
 def leg_on(port: RtpPort, clock: Clock, closed: list[str]) -> SipLeg:
-    leg = SipLeg(port, Pacer(clock), clock, on_event=ignore, on_close=closed.append)
+    leg = SipLeg(port, Pacer(clock), clock, believed_s=100.0, on_event=ignore, on_close=closed.append)
     leg.handler = Handler()
     return leg
 
@@ -81,3 +82,26 @@ async def test_two_legs_hear_each_other(audio: AudioFormat, secure: bool) -> Non
     await b.close("hangup")
     assert closed == ["hangup", "hangup"]
     assert ports.in_use == 0
+
+
+async def test_peer_of_the_call_before_that_still_sends_to_the_only_ports_does_not_hear_the_next_call() -> None:
+    """The peer of the first call never learns of its end; the second one is behind a NAT, and late."""
+    clock, closed = Clock(), list[str]()
+    first = free_range(1)
+    ports = RtpPorts(first, first + 1, clock=clock)
+    far = AgreedMedia(
+        audio=PCMU, remote_rtp=("10.0.0.9", 4000), remote_rtcp=None, telephone_event=None, direction="sendrecv",
+        srtp=None,
+    )  # fmt: skip
+    heard = []
+    for _ in range(2):
+        port = ports.acquire(HOST)
+        leg = leg_on(port, clock, closed)
+        leg.agree(far, "198.51.100.1")
+        leg.answer()
+        for number in range(10):
+            leg._receive_rtp(RtpPacket(0, number, number * 160, 7, bytes(160)).serialize(), ("198.51.100.66", 4711))
+        heard.append(leg._latch.source)
+        await leg.close("peer_gone")
+        clock.now += MIN_REST_S
+    assert heard == [("198.51.100.66", 4711), None]

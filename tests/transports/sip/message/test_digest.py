@@ -13,6 +13,7 @@ from rtc_server.transports.sip.message import authparams, digest
 from rtc_server.transports.sip.message.digest import Challenger, Outcome, Verdict
 
 URI = "sip:agent@203.0.113.50"
+PEER = "192.0.2.1"
 PASSWORDS = {"ann": "open sesame", 'a"\\n': "x", "Jäger": "Schloß"}
 NONCE_7616 = "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v"
 CNONCE_7616 = "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ"
@@ -37,7 +38,7 @@ def challenger(clock: Clock | None = None, algorithms: tuple[str, ...] = digest.
 
 def check(server: Challenger, value: str | None, method: str = "INVITE", uri: str = URI) -> Outcome:
     assert value is not None
-    return server.check(value, method, uri, PASSWORDS.get).outcome
+    return server.check(value, method, uri, PASSWORDS.get, PEER).outcome
 
 
 def answer(
@@ -142,15 +143,15 @@ def test_every_answer_has_a_cnonce_of_its_own() -> None:
 
 
 def test_challenge_is_written_as_sip_wants_it() -> None:
-    strong, weak = challenger().challenge(stale=True)
+    strong, weak = challenger().challenge(PEER, stale=True)
     form = r'Digest realm="rtc_server", nonce="[\w=-]+", algorithm={}, qop="auth", stale=true'
     assert re.fullmatch(form.format("SHA-256"), strong)
     assert re.fullmatch(form.format("MD5"), weak)
-    assert all("stale" not in value for value in challenger().challenge())
+    assert all("stale" not in value for value in challenger().challenge(PEER))
 
 
 def test_qop_is_quoted_in_a_challenge_and_bare_in_an_answer() -> None:
-    value = answer(challenger().challenge())
+    value = answer(challenger().challenge(PEER))
     assert ", qop=auth, " in value and ", nc=00000001, " in value and "algorithm=SHA-256" in value
 
 
@@ -158,34 +159,34 @@ def test_qop_is_quoted_in_a_challenge_and_bare_in_an_answer() -> None:
 @pytest.mark.parametrize("algorithm", digest.ALGORITHMS)
 def test_right_password_proves_the_user(username: str, algorithm: str) -> None:
     server = challenger(algorithms=(algorithm,))
-    value = answer(server.challenge(), username)
-    assert server.check(value, "INVITE", URI, PASSWORDS.get) == Verdict(Outcome.OK, username)
+    value = answer(server.challenge(PEER), username)
+    assert server.check(value, "INVITE", URI, PASSWORDS.get, PEER) == Verdict(Outcome.OK, username)
 
 
 def test_wrong_password_and_unknown_user_are_wrong() -> None:
     server = challenger()
-    assert check(server, answer(server.challenge(), password="guess")) is Outcome.WRONG
-    assert check(server, answer(server.challenge(), "ann").replace('"ann"', '"bob"')) is Outcome.WRONG
-    empty = digest.answer(server.challenge(), "INVITE", URI, "nobody", "")
+    assert check(server, answer(server.challenge(PEER), password="guess")) is Outcome.WRONG
+    assert check(server, answer(server.challenge(PEER), "ann").replace('"ann"', '"bob"')) is Outcome.WRONG
+    empty = digest.answer(server.challenge(PEER), "INVITE", URI, "nobody", "")
     assert check(server, empty) is Outcome.WRONG
 
 
 def test_answer_is_for_one_method() -> None:
     server = challenger()
-    assert check(server, answer(server.challenge()), method="BYE") is Outcome.WRONG
+    assert check(server, answer(server.challenge(PEER)), method="BYE") is Outcome.WRONG
 
 
 def test_answer_is_for_one_number_but_a_proxy_may_change_the_host() -> None:
     server = challenger()
-    assert check(server, answer(server.challenge(), uri="sip:agent@pbx.example;user=phone")) is Outcome.OK
-    assert check(server, answer(server.challenge(), uri="sip:203.0.113.50:5060")) is Outcome.OK
-    assert check(server, answer(server.challenge(), uri="sip:+1900@203.0.113.50")) is Outcome.MALFORMED
-    assert check(server, answer(server.challenge(), uri="not a uri")) is Outcome.MALFORMED
+    assert check(server, answer(server.challenge(PEER), uri="sip:agent@pbx.example;user=phone")) is Outcome.OK
+    assert check(server, answer(server.challenge(PEER), uri="sip:203.0.113.50:5060")) is Outcome.OK
+    assert check(server, answer(server.challenge(PEER), uri="sip:+1900@203.0.113.50")) is Outcome.MALFORMED
+    assert check(server, answer(server.challenge(PEER), uri="not a uri")) is Outcome.MALFORMED
 
 
 def test_each_count_of_a_nonce_serves_once() -> None:
     server = challenger()
-    challenges = server.challenge()
+    challenges = server.challenge(PEER)
     first, third, second = (answer(challenges, count=count) for count in (1, 3, 2))
     assert check(server, first) is Outcome.OK
     assert check(server, first) is Outcome.STALE
@@ -195,7 +196,7 @@ def test_each_count_of_a_nonce_serves_once() -> None:
 
 def test_client_without_qop_uses_a_nonce_once() -> None:
     server = challenger()
-    old = [value.replace(', qop="auth"', "") for value in server.challenge()]
+    old = [value.replace(', qop="auth"', "") for value in server.challenge(PEER)]
     value = answer(old)
     assert "qop" not in value
     assert check(server, value) is Outcome.OK
@@ -203,24 +204,44 @@ def test_client_without_qop_uses_a_nonce_once() -> None:
     assert check(server, answer([f'{old[0]}, qop="auth"'], count=9)) is Outcome.STALE
 
 
-def test_old_nonce_is_stale_if_the_password_is_right() -> None:
+def nonce_replaced(challenges: list[str]) -> list[str]:
+    return [re.sub(r'nonce="[^"]*"', 'nonce="made up"', value) for value in challenges]
+
+
+def test_nonce_that_is_not_fresh_is_stale_and_tells_nothing_of_the_password() -> None:
+    """Else one could guess passwords under it without ever being wrong."""
     clock = Clock()
     server = challenger(clock)
-    right, wrong = answer(server.challenge()), answer(server.challenge(), password="guess")
+    old = server.challenge(PEER)
     clock.now_s += 61.0
-    assert check(server, right) is Outcome.STALE
-    assert check(server, wrong) is Outcome.WRONG
-    assert check(server, answer(server.challenge(stale=True))) is Outcome.OK
+    elsewhere = server.challenge("192.0.2.2")
+    restarted = Challenger("rtc_server", clock, b"1" * 32).challenge(PEER)
+    for challenges in (old, elsewhere, restarted, nonce_replaced(old)):
+        for username, password in (("ann", "open sesame"), ("ann", "guess"), ("nobody", "guess")):
+            value = answer(challenges, username, password)
+            assert server.check(value, "INVITE", URI, PASSWORDS.get, PEER) == Verdict(Outcome.STALE)
+    assert check(server, answer(server.challenge(PEER, stale=True))) is Outcome.OK
 
 
-def test_nonce_of_a_server_that_was_restarted_is_stale() -> None:
-    before = Challenger("rtc_server", Clock(), b"1" * 32).challenge()
-    assert check(challenger(), answer(before)) is Outcome.STALE
+def test_password_is_not_asked_for_under_a_nonce_that_is_not_fresh() -> None:
+    def password_of(username: str) -> str:
+        raise AssertionError(username)
+
+    server = challenger()
+    value = answer(nonce_replaced(server.challenge(PEER)))
+    assert server.check(value, "INVITE", URI, password_of, PEER).outcome is Outcome.STALE
+
+
+def test_answer_serves_at_the_address_that_was_challenged() -> None:
+    server = challenger()
+    value = answer(server.challenge(PEER))
+    assert server.check(value, "INVITE", URI, PASSWORDS.get, "192.0.2.2").outcome is Outcome.STALE
+    assert check(server, value) is Outcome.OK
 
 
 def test_failures_do_not_use_up_a_nonce() -> None:
     server = challenger()
-    challenges = server.challenge()
+    challenges = server.challenge(PEER)
     assert check(server, answer(challenges, password="guess")) is Outcome.WRONG
     assert check(server, answer(challenges)) is Outcome.OK
 
@@ -230,7 +251,7 @@ def test_answer_to_another_realm_is_not_for_us() -> None:
 
 
 def test_algorithm_that_was_not_offered_is_refused() -> None:
-    weak = answer([challenger().challenge()[1]])
+    weak = answer([challenger().challenge(PEER)[1]])
     assert check(challenger(algorithms=("SHA-256",)), weak) is Outcome.MALFORMED
     assert check(challenger(), weak.replace("algorithm=MD5", "algorithm=MD5-sess")) is Outcome.MALFORMED
 
@@ -256,7 +277,7 @@ def test_algorithm_that_was_not_offered_is_refused() -> None:
 )
 def test_malformed_answer_is_told_so(old: str, new: str) -> None:
     server = challenger()
-    value = answer(server.challenge())
+    value = answer(server.challenge(PEER))
     assert old in value
     assert check(server, value.replace(old, new)) is Outcome.MALFORMED
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rtc_server.config.sip import parse_listen
-from rtc_server.transports.sip.flow import Address, Flow
+from rtc_server.transports.sip.flow import Address, Flow, transport_named
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
@@ -65,9 +65,9 @@ async def network(*places: str, **options: Any) -> AsyncIterator[tuple[SipNetwor
 
 def place_named(text: str) -> ListenOn:
     """As the settings have it, with a port."""
-    transport, host, port = parse_listen(text)
+    name, host, port = parse_listen(text)
     assert port is not None
-    return ListenOn(transport, host, port)
+    return ListenOn(transport_named(name), host, port)
 
 
 def place_of(opened: SipNetwork, transport: str) -> Address:

@@ -8,24 +8,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.flow import Flow, Transport
 from rtc_server.transports.sip.network.target import Target
 from tests.transports.sip.network.listeners import network, options_request, place_of, stranger, until
 
 
 class Gate:
-    """Listens to each host so many times; 127.0.0.9 is a trunk."""
+    """Listens to each host so many times over each transport; 127.0.0.9 is a trunk."""
 
     def __init__(self, times: int) -> None:
         self._times = times
-        self.asked: Counter[str] = Counter()
+        self.asked: Counter[tuple[Transport, str]] = Counter()
 
     def is_trunk(self, host: str) -> bool:
         return host == "127.0.0.9"
 
-    def hears(self, host: str) -> bool:
-        self.asked[host] += 1
-        return self.is_trunk(host) or self.asked[host] <= self._times
+    def allow(self, host: str, transport: Transport) -> bool:
+        self.asked[transport, host] += 1
+        return self.is_trunk(host) or self.asked[transport, host] <= self._times
 
 
 def sender(host: str) -> socket.socket:
@@ -59,7 +59,7 @@ async def test_keep_alives_do_not_count(peers: dict[str, socket.socket]) -> None
         for data in (b"\r\n\r\n", b"\0\0\0\0", b"\x01" + bytes(19), options_request()):
             peers["127.0.0.2"].sendto(data, place_of(ours, "udp"))
         await heard.flow()
-        assert gate.asked["127.0.0.2"] == 1
+        assert gate.asked["udp", "127.0.0.2"] == 1
 
 
 async def test_the_other_end_of_a_call_is_always_listened_to(peers: dict[str, socket.socket]) -> None:
@@ -78,8 +78,25 @@ async def test_the_other_end_of_a_call_is_always_listened_to(peers: dict[str, so
         await heard.flow(7)
         ours.release(flow)
         peer.sendto(options_request(), address)
-        await until(lambda: gate.asked["127.0.0.2"] == 2)
+        await until(lambda: gate.asked["udp", "127.0.0.2"] == 2)
         assert len(heard.messages) == 7
+
+
+async def test_datagrams_in_the_name_of_the_other_end_of_a_call_over_a_connection_are_a_strangers(
+    peers: dict[str, socket.socket],
+) -> None:
+    gate = Gate(2)
+    async with network(gate=gate) as (ours, heard):
+        async with stranger(place_of(ours, "tcp"), local_addr=("127.0.0.2", 0)) as peer:
+            peer.say(options_request(1))
+            ours.hold(await heard.flow())
+            for number in range(5):
+                peers["127.0.0.2"].sendto(options_request(number), place_of(ours, "udp"))
+            await until(lambda: gate.asked["udp", "127.0.0.2"] == 5)
+            peer.say(options_request(2) + options_request(3) + options_request(4))
+            await heard.flow(6)
+        counts = Counter(flow.transport for _, flow in heard.messages)
+        assert counts == {"udp": 2, "tcp": 4}
 
 
 @pytest.mark.parametrize("calls", [False, True])

@@ -14,6 +14,7 @@ from rtc_server.transports.sip.network.target import Target
         ("sip:192.0.2.1;transport=tls;lr", Target("tls", "192.0.2.1", None)),
         ("sips:bob@sip.example.com", Target("tls", "sip.example.com", None)),
         ("sips:bob@sip.example.com;transport=tcp", Target("tls", "sip.example.com", None)),
+        ("sips:bob@sip.example.com.", Target("tls", "sip.example.com", None)),
         ("sip:bob@[2001:db8::1]:5062", Target("udp", "2001:db8::1", 5062)),
     ],
 )

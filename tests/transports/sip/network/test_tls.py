@@ -143,6 +143,13 @@ async def test_old_versions_of_tls_are_refused(authority: Authority) -> None:
     assert (await contexts.client("sip.example.com")).check_hostname
 
 
+def test_files_that_do_not_fit_are_named_with_what_each_is_for(authority: Authority, tmp_path: Path) -> None:
+    ours = replace(authority.settings("127.0.0.1"), key=authority.settings("127.0.0.1", file="other").key)
+    words = rf"certificate {tmp_path}/server.pem, key {tmp_path}/other.key, authority {tmp_path}/authority.pem"
+    with pytest.raises(ConfigError, match=words):
+        TlsContexts(ours).load(listens=True)
+
+
 async def test_a_handshake_that_never_comes_is_not_waited_for(authority: Authority) -> None:
     limits = StreamLimits(handshake_s=0.02)
     async with network(TLS, tls=authority.settings("127.0.0.1"), limits=limits) as (ours, heard):

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 
+import pytest
+
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.network.turns import TURN_S, Turns
-from tests.transports.sip.network.listeners import Heard, network, options_request, place_of, until
+from tests.logs import captured_logs, entry_of
+from tests.transports.sip.network.listeners import Heard, Stranger, network, options_request, place_of, until
 
 
 class Workshop:
@@ -22,10 +25,15 @@ class Workshop:
         self.now_s = 0.0
         self.turn = 0
         self.done: list[tuple[str, int]] = []
+        self.failed: list[str] = []
         self.turns = Turns(lambda: self.now_s)
 
     def take(self, name: str, takes_s: float) -> bool:
-        return self.turns.take(partial(self._work, name, takes_s))
+        return self.turns.take(partial(self._work, name, takes_s), partial(self.failed.append, name))
+
+    def take_defect(self, name: str) -> bool:
+        """Its step raises, each time."""
+        return self.turns.take(partial(self._fail, name), partial(self.failed.append, name))
 
     async def next_turns(self, count: int) -> None:
         for _ in range(count):
@@ -34,7 +42,11 @@ class Workshop:
 
     def take_steps(self, name: str, takes_s: float, steps: int) -> bool:
         left = iter(range(steps - 1, -1, -1))
-        return self.turns.take(lambda: not self._work(name, takes_s) and next(left) > 0)
+        return self.turns.take(lambda: not self._work(name, takes_s) and next(left) > 0, lambda: None)
+
+    def _fail(self, name: str) -> bool:
+        self._work(name, TURN_S / 2)
+        raise RuntimeError("a defect of ours")
 
     def _work(self, name: str, takes_s: float) -> bool:
         self.now_s += takes_s
@@ -100,7 +112,7 @@ async def test_work_that_brings_work_does_not_get_a_second_turn_in_one() -> None
         return False
 
     shop.take("first", TURN_S)
-    shop.turns.take(more)
+    shop.turns.take(more, lambda: None)
     for name in "abcd":
         shop.take(name, TURN_S)
     await shop.next_turns(8)
@@ -117,6 +129,28 @@ async def test_what_waits_at_the_end_is_left() -> None:
     shop.turns.close()
     await shop.next_turns(3)
     assert shop.done == [("a", 0)]
+
+
+async def test_step_that_raises_at_once_is_the_last_one_of_its_kind_and_logged() -> None:
+    shop = Workshop()
+    with captured_logs() as logs:
+        assert shop.take_defect("a")
+        await shop.next_turns(3)
+    assert (shop.done, shop.failed) == ([("a", 0)], ["a"])
+    assert entry_of(logs, "SIP socket failed")["exc_info"]
+
+
+async def test_step_that_raises_later_keeps_nobody_from_their_turn() -> None:
+    shop = Workshop()
+    shop.take("first", TURN_S)
+    for name in "abc":
+        shop.take_defect(name)
+        shop.take(name.upper(), TURN_S / 2)
+    with captured_logs() as logs:
+        await shop.next_turns(6)
+    assert [name for name, _ in shop.done] == ["first", *"aAbBcC"]
+    assert shop.failed == ["a", "b", "c"]
+    assert len(logs) == 3
 
 
 # ---- sockets ---------------------------------------------------------------------------------------------------------
@@ -195,3 +229,63 @@ async def test_datagrams_and_connections_share_a_turn_and_neither_waits_for_the_
     first_half = Counter(flow.transport for _, flow in heard.messages[:16])
     assert first_half["udp"] >= 2
     assert first_half["tcp"] >= 8
+
+
+class FaultyGate:
+    """Has a defect that some questions show."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.fails = False
+
+    def is_trunk(self, host: str) -> bool:
+        return False
+
+    def allow(self, host: str, transport: str) -> bool:
+        self.asked += 1
+        if self.fails and self.asked % 3:
+            raise RuntimeError("a defect of ours")
+        return True
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_udp_socket_hears_on_behind_a_defect(busy: bool) -> None:
+    gate = FaultyGate()
+    gate.fails = True
+    async with network("udp:127.0.0.1:0", gate=gate) as (ours, heard):
+        heard.on_message = lambda data, flow: time.sleep(TURN_S if busy else 0)
+        with captured_logs() as logs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            for number in range(12):
+                peer.sendto(options_request(number), place_of(ours, "udp"))
+            await heard.flow(4)
+            await until(lambda: gate.asked == 12)
+    assert len(heard.messages) == 4
+    assert [entry["event"] for entry in logs].count("SIP socket failed") == 8
+
+
+async def test_listener_takes_connections_behind_a_defect() -> None:
+    gate = FaultyGate()
+    gate.fails = True
+    async with network("tcp:127.0.0.1:0", gate=gate) as (ours, _):
+        with captured_logs() as logs:
+            turned_away = [await Stranger.connect(place_of(ours, "tcp")) for _ in range(2)]
+            assert all([await each.is_hung_up_on() for each in turned_away])
+            await Stranger.connect(place_of(ours, "tcp"))
+            await until(lambda: len(ours.streams) == 1)
+    assert [entry["event"] for entry in logs].count("SIP connection not taken") == 2
+
+
+async def test_connection_with_a_defect_is_closed_and_others_are_heard() -> None:
+    gate = FaultyGate()
+    async with network("tcp:127.0.0.1:0", gate=gate) as (ours, heard):
+        first, second = [await Stranger.connect(place_of(ours, "tcp")) for _ in range(2)]
+        await until(lambda: gate.asked == 2)
+        gate.asked, gate.fails = 0, True
+        with captured_logs() as logs:
+            first.say(options_request(1))
+            assert await first.is_hung_up_on()
+            gate.fails = False
+            second.say(options_request(2))
+            await heard.flow(1)
+    assert entry_of(logs, "SIP socket failed")["log_level"] == "error"
+    assert ours.streams.closed["internal_error"] == 1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.flow import Flow, Transport
 from rtc_server.transports.sip.message.message import Request, parse
 
 CARRIER_ADDRESS = "192.0.2.7"
 STRANGER_ADDRESS = "198.51.100.7"
 
 
-def flow_from(address: str) -> Flow:
-    return Flow("udp", ("203.0.113.50", 5060), (address, 5060))
+def flow_from(address: str, transport: Transport = "udp") -> Flow:
+    return Flow(transport, ("203.0.113.50", 5060), (address, 5060))
 
 
 def request(

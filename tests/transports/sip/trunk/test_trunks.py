@@ -7,7 +7,7 @@ import pytest
 from rtc_server.transports.sip.network.target import Target
 from rtc_server.transports.sip.trunk.numbers import NumberRule
 from rtc_server.transports.sip.trunk.patterns import Pattern
-from rtc_server.transports.sip.trunk.trunks import Credentials, Trunk, Trunks
+from rtc_server.transports.sip.trunk.trunks import Login, Trunk, Trunks
 
 CARRIER = Trunk(
     "carrier",
@@ -18,7 +18,7 @@ CARRIER = Trunk(
         NumberRule(Pattern("agent"), allow_callers=(Pattern("+1*"), Pattern("anonymous"))),
     ),
 )
-BRANCH = Trunk("branch", inbound=Credentials("branch", "secret"), target=Target("udp", "192.0.2.99", None))
+BRANCH = Trunk("branch", inbound=Login("branch", "secret"), target=Target("udp", "192.0.2.99", None))
 TRUNKS = Trunks([CARRIER, BRANCH])
 
 
@@ -44,6 +44,25 @@ def test_trunk_is_known_by_its_names() -> None:
     assert TRUNKS.by_username("branch") is BRANCH
     assert TRUNKS.by_username("carrier") is None
     assert list(TRUNKS) == [CARRIER, BRANCH]
+
+
+@pytest.mark.parametrize(
+    ("trunk", "host", "owns"),
+    [
+        (CARRIER, "192.0.2.15", True),
+        (CARRIER, "::ffff:192.0.2.15", True),
+        (CARRIER, "192.0.2.16", False),
+        (CARRIER, "sip.example.com", False),
+        (BRANCH, "192.0.2.99", True),
+        (BRANCH, "192.0.2.98", False),
+        (Trunk("named", target=Target("tls", "sip.example.com")), "SIP.example.com", True),
+        (Trunk("named", target=Target("tls", "sip.example.com")), "sip.example.com.evil.example", False),
+        (Trunk("ipv6", target=Target("udp", "2001:db8::1")), "2001:DB8:0::1", True),
+        (Trunk("none"), "", False),
+    ],
+)
+def test_hosts_of_a_trunk_are_those_in_its_settings(trunk: Trunk, host: str, owns: bool) -> None:
+    assert trunk.owns(host) is owns
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) 
         b'{"action": "reject", "status": true}',
         b'{"action": "accept", "persona": 7}',
         b'{"action": "accept", "persona": "\\ud800"}',
-        b'{"action": "accept", "voice": "' + b"v" * 257 + b'"}',
+        b'{"action": "accept", "voice": ["v"]}',
         b"[" * 100_000,
         b"\xff\xfe",
         b"9" * 10_000,
@@ -189,6 +189,13 @@ async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) 
 def test_malformed_answer_is_no_decision(content: bytes) -> None:
     with pytest.raises(WebhookError):
         read_decision(content)
+
+
+@pytest.mark.parametrize("name", ["persona", "voice"])
+def test_what_is_too_long_is_for_the_engine_to_say(name: str) -> None:
+    assert read_decision(json.dumps({"action": "accept", name: "x" * 100_000}).encode()) == Accept(
+        **{name: "x" * 100_000}
+    )
 
 
 _JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5)
