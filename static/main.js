@@ -19,6 +19,7 @@ import { speak, strings } from './page/language.js';
 import { LatencyView } from './page/latency_view.js';
 import * as messages from './page/messages.js';
 import { Notices } from './page/notices.js';
+import { Panel } from './page/panel.js';
 import { Redial } from './page/redial.js';
 import { SelfTestView } from './page/selftest_view.js';
 import { ServerView } from './page/server_view.js';
@@ -126,6 +127,7 @@ const transcript = new TranscriptView(
   { list: byId('transcript'), announcer: byId('announcer'), empty: byId('transcript-empty') },
   conversation,
 );
+new Panel({ panel: byId('panel'), settings: byId('settings'), words: byId('transcript') }, conversation);
 new LatencyView(
   { root: byId('latency'), figure: byId('latency-figure'), parts: byId('latency-parts') },
   conversation,

@@ -50,6 +50,11 @@ export class Choice {
     return this.devices.length > 0 || this.defaultLabel !== '';
   }
 
+  /** The browser has just given this one to the page, and may list it later. @param {Device} device */
+  add(device) {
+    if (device.id && !this.devices.some(({ id }) => id === device.id)) this.devices = [...this.devices, device];
+  }
+
   /** @param {string} id '' for the default. */
   choose(id) {
     this.#wanted = this.devices.find((device) => device.id === id) ?? null;
@@ -126,6 +131,33 @@ export class Devices {
     } catch {
       return {};
     }
+  }
+}
+
+/**
+ * Firefox lists no speaker but those that the person has chosen for the page, in a list of the browser's own.
+ *
+ * @typedef {{selectAudioOutput?: () => Promise<{deviceId: string, label: string}>}} SpeakerChooser `navigator.mediaDevices`
+ *
+ * @param {SpeakerChooser | undefined} media
+ */
+export function canAskForSpeaker(media) {
+  return typeof media?.selectAudioOutput === 'function';
+}
+
+/**
+ * Let the person choose a speaker in the browser's list. To be called inside a gesture. Never rejects.
+ *
+ * @param {SpeakerChooser | undefined} media
+ * @returns {Promise<Device | 'declined' | 'missing' | 'failed'>} `declined`: by the person, or once and for all.
+ */
+export async function askForSpeaker(media) {
+  try {
+    const chosen = await media?.selectAudioOutput?.();
+    return chosen ? { id: chosen.deviceId, label: chosen.label } : 'failed';
+  } catch (error) {
+    const name = error instanceof Error || error instanceof DOMException ? error.name : '';
+    return name === 'NotAllowedError' ? 'declined' : name === 'NotFoundError' ? 'missing' : 'failed';
   }
 }
 

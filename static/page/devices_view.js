@@ -1,11 +1,13 @@
 import { CallError } from '../client/errors.js';
 import { openMicrophone } from '../client/microphone.js';
+import { askForSpeaker, canAskForSpeaker } from './devices.js';
 import { strings } from './language.js';
 import * as messages from './messages.js';
 
 /**
  * The pickers of microphone and speaker. They can be used at any time: in a call, the other microphone takes over
  * without a break. Where the browser keeps the names to itself there is a button that asks for the microphone instead.
+ * Where it has a list of speakers of its own, the last entry of the picker opens that.
  *
  * @typedef {'microphone' | 'speaker'} Which
  *
@@ -15,12 +17,16 @@ import * as messages from './messages.js';
  * @property {HTMLSelectElement} speaker Inside a label.
  * @property {HTMLElement} told What happened to the devices; a live region.
  */
+
+/** The entry that opens the browser's own list; no device has such an id. */
+const ASK = 'ask the browser';
+
 export class DevicesView {
   #elements;
   #conversation;
   #devices;
   #audio;
-  #media = /** @type {MediaDevices | undefined} */ (navigator.mediaDevices); // none on an insecure page
+  #media = /** @type {(MediaDevices & import('./devices.js').SpeakerChooser) | undefined} */ (navigator.mediaDevices); // none on an insecure page
   /** The id with which the microphone was asked for last. */
   #opened = '';
   /** The id that the sound goes to. */
@@ -87,8 +93,12 @@ export class DevicesView {
   /** @param {Which} which */
   async #choose(which) {
     const before = this.#devices[which].id;
-    this.#devices.choose(which, this.#elements[which].value);
     this.#tell('');
+    const { value } = this.#elements[which];
+    const id = value === ASK ? await this.#askForSpeaker() : value;
+    if (id === null) return this.#draw();
+    this.#devices.choose(which, id);
+    this.#draw();
     try {
       await this.#use(which);
     } catch (error) {
@@ -120,6 +130,17 @@ export class DevicesView {
     }
   }
 
+  /** @returns {Promise<string | null>} The id of what the person has chosen in the browser's list; null: nothing. */
+  async #askForSpeaker() {
+    const chosen = await askForSpeaker(this.#media);
+    if (typeof chosen === 'string') {
+      this.#tell(strings.devices.notChosen[chosen]);
+      return null;
+    }
+    this.#devices.speaker.add(chosen);
+    return chosen.id;
+  }
+
   async #ask() {
     try {
       for (const track of (await this.openMicrophone()).getTracks()) track.stop();
@@ -137,8 +158,10 @@ export class DevicesView {
     const { microphone: microphones, speaker: speakers } = this.#devices;
     ask.hidden = !microphones.isSecret || this.#conversation.call.isActive;
     fill(microphone, microphones, strings.devices.defaults.microphone);
-    fill(speaker, speakers, strings.devices.defaults.speaker);
-    if (!this.#canChooseSpeaker) show(speaker, false);
+    show(microphone, microphones.isKnown);
+    const asks = canAskForSpeaker(this.#media);
+    fill(speaker, speakers, strings.devices.defaults.speaker, asks ? [{ id: ASK, label: strings.devices.chooseSpeaker }] : []);
+    show(speaker, this.#canChooseSpeaker && (speakers.isKnown || (asks && ask.hidden)));
   }
 
   /** @param {string} text */
@@ -151,10 +174,10 @@ export class DevicesView {
  * @param {HTMLSelectElement} select
  * @param {import('./devices.js').Choice} choice
  * @param {string} defaultName Where the browser has no name for the default.
+ * @param {import('./devices.js').Device[]} [others] At the end.
  */
-function fill(select, choice, defaultName) {
-  show(select, choice.isKnown);
-  const options = [{ id: '', label: choice.defaultLabel || defaultName }, ...choice.devices];
+function fill(select, choice, defaultName, others = []) {
+  const options = [{ id: '', label: choice.defaultLabel || defaultName }, ...choice.devices, ...others];
   const isSame =
     options.length === select.length &&
     options.every(({ id, label }, i) => select.options[i].value === id && select.options[i].text === label);

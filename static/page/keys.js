@@ -2,8 +2,13 @@ import { strings } from './language.js';
 
 /**
  * The microphone by keyboard: M mutes and opens it; Space, as long as it is held, does the opposite of what is:
- * push to mute for who is open, push to talk for who is muted.
+ * push to mute for who is open, push to talk for who is muted. While the page has not the keyboard a held key mutes.
  */
+
+/**
+ * The click that brings the keyboard back to the page may be one on the button that mutes; it has the say until then.
+ */
+const CLICK_MS = 500;
 
 /** Where keys have a meaning of their own. */
 const TYPING = 'input, textarea, select, [contenteditable]';
@@ -15,6 +20,8 @@ export class HeldMute {
   #isMuted;
   /** As it was before the key went down; null while it is up. @type {boolean | null} */
   #before = null;
+  /** Whether the key may have come up unseen. */
+  #isAway = false;
 
   /** @param {{isMuted: () => boolean, mute: (muted: boolean) => void}} microphone */
   constructor({ isMuted, mute }) {
@@ -31,6 +38,7 @@ export class HeldMute {
   }
 
   hold() {
+    this.#isAway = false;
     if (this.isHeld) return;
     this.#before = this.#isMuted();
     this.#mute(!this.#before);
@@ -38,13 +46,30 @@ export class HeldMute {
 
   release() {
     const before = this.#before;
-    this.#before = null;
+    this.forget();
     if (before !== null) this.#mute(before);
   }
 
-  /** The call is over: there is nothing to go back to. */
+  /** The keyboard belongs to something else now: whoever does not look at the page is not to be heard by accident. */
+  leave() {
+    if (this.#before === false) this.#isAway = true;
+    else this.release();
+  }
+
+  /** The page is looked at again. Nobody is to stay muted by a key that came up elsewhere. */
+  comeBack() {
+    if (this.#isAway) this.release();
+  }
+
+  /** Somebody else has muted or opened the microphone. @param {boolean} muted */
+  changed(muted) {
+    if (muted === this.#before) this.forget();
+  }
+
+  /** There is nothing to go back to. */
   forget() {
     this.#before = null;
+    this.#isAway = false;
   }
 }
 
@@ -65,6 +90,8 @@ export class Keys {
   #conversation;
   #hint;
   #held;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #backTimer;
 
   /**
    * @param {import('./conversation.js').Conversation} conversation
@@ -78,14 +105,28 @@ export class Keys {
     this.#held = held;
     addEventListener('keydown', (event) => this.#onDown(event));
     addEventListener('keyup', ({ key }) => key === ' ' && held.release());
-    addEventListener('blur', () => held.release());
-    document.addEventListener('visibilitychange', () => held.release());
+    addEventListener('blur', () => this.#leave());
+    addEventListener('focus', () => this.#comeBack());
+    document.addEventListener('visibilitychange', () => (document.hidden ? this.#leave() : this.#comeBack()));
     conversation.on('state', () => {
       if (!conversation.call.isActive) held.forget();
       this.#draw();
     });
-    conversation.on('muted', () => this.#draw());
+    conversation.on('muted', (muted) => {
+      held.changed(muted);
+      this.#draw();
+    });
     for (const button of buttons) button.addEventListener('click', ({ detail }) => detail > 0 && button.blur());
+  }
+
+  #leave() {
+    clearTimeout(this.#backTimer);
+    this.#held.leave();
+  }
+
+  #comeBack() {
+    clearTimeout(this.#backTimer);
+    if (!document.hidden && document.hasFocus()) this.#backTimer = setTimeout(() => this.#held.comeBack(), CLICK_MS);
   }
 
   /** What the keys would do now. */
@@ -100,8 +141,7 @@ export class Keys {
     const { target } = event;
     const does = meaning(event, { matches: (selector) => target instanceof Element && target.closest(selector) !== null });
     if (does === 'hold') event.preventDefault(); // the page would scroll
-    if (event.repeat) return;
-    if (does === 'toggle') this.#held.toggle();
-    if (does === 'hold') this.#held.hold();
+    if (does === 'hold') this.#held.hold(); // one that only repeats has come back with the keyboard, still held
+    if (does === 'toggle' && !event.repeat) this.#held.toggle();
   }
 }

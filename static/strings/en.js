@@ -226,6 +226,13 @@ export default {
     gone: (/** @type {string} */ name) => `${name} is gone: the default is used until it is back.`,
     back: (/** @type {string} */ name) => `${name} is back and in use.`,
     failed: (/** @type {string} */ name) => `${name} could not be used: another program may hold it.`,
+    /** The browser has a list of its own. */
+    chooseSpeaker: 'Choose a speaker…',
+    notChosen: {
+      declined: 'No speaker was chosen, and the sound goes where it went.',
+      missing: 'The browser has found no speaker to choose. Connect one and try again.',
+      failed: 'The browser did not let you choose a speaker. Choose it in your system’s sound settings.',
+    },
   },
   keys: {
     open: 'M mutes. Hold Space to mute for a moment.',
@@ -302,7 +309,7 @@ export default {
   /** @type {Record<import('../page/latency.js').Part, string>} */
   latencyParts: {
     codec: 'Codec',
-    network: 'Network, there and back',
+    network: 'Network, both ways',
     serverJitter: 'Jitter buffer, server',
     frame: 'Frame of the engine',
     engine: 'Engine’s thinking',

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.e2e.aiortc_client import AiortcClient
@@ -27,10 +28,26 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
     """``await serve("echo", slots=1)``: a server that is ready; at the end it must be idle and its log clean."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(engine: str = "echo", slots: int = 2, *flags: str) -> ServerProcess:
-            return await stack.enter_async_context(running_server(tmp_path, engine, slots, *flags))
+        async def start(
+            engine: str = "echo", slots: int = 2, *flags: str, after: ServerProcess | None = None
+        ) -> ServerProcess:
+            return await stack.enter_async_context(running_server(tmp_path, engine, slots, *flags, after=after))
 
         yield start
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_echo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerProcess]:
+    """One server for all tests of a module that leave it as they found it; judged at the end, as any other."""
+    async with running_server(tmp_path_factory.mktemp("echo"), "echo", 2) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_cascade(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerProcess]:
+    """As `shared_echo`; this engine takes seconds to start."""
+    async with running_server(tmp_path_factory.mktemp("cascade"), "cascade", 2) as server:
+        yield server
 
 
 @pytest_asyncio.fixture

@@ -32,11 +32,13 @@ def free_port(kind: socket.SocketKind) -> int:
 
 
 class ServerProcess:
-    """``python -m rtc_server serve`` on free ports, its output in a file."""
+    """``python -m rtc_server serve`` on free ports, or on those of `after`, which has ended; its output in a file."""
 
-    def __init__(self, log_path: Path, engine: str, slots: int, *flags: str) -> None:
-        self.port = free_port(socket.SOCK_STREAM)
-        self.udp_port = free_port(socket.SOCK_DGRAM)
+    def __init__(
+        self, log_path: Path, engine: str, slots: int, *flags: str, after: ServerProcess | None = None
+    ) -> None:
+        self.port = after.port if after else free_port(socket.SOCK_STREAM)
+        self.udp_port = after.udp_port if after else free_port(socket.SOCK_DGRAM)
         self.metrics_port = free_port(socket.SOCK_STREAM)
         self.url = f"http://localhost:{self.port}"
         self.log_path = log_path
@@ -123,9 +125,12 @@ class ServerProcess:
 
 
 @contextlib.asynccontextmanager
-async def running_server(directory: Path, engine: str, slots: int, *flags: str) -> AsyncIterator[ServerProcess]:
+async def running_server(
+    directory: Path, engine: str, slots: int, *flags: str, after: ServerProcess | None = None
+) -> AsyncIterator[ServerProcess]:
     """A server that is ready; at the end all slots are free, it stops on SIGTERM, and its log is clean."""
-    server = ServerProcess(directory / f"server-{engine}-{os.urandom(2).hex()}.log", engine, slots, *flags)
+    log_path = directory / f"server-{engine}-{os.urandom(2).hex()}.log"
+    server = ServerProcess(log_path, engine, slots, *flags, after=after)
     async with watched(server):
         yield server
 

@@ -7,15 +7,17 @@ out and a `devicechange` of our own stand for plugging; all else is the browser'
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.e2e.conftest import OpenChromium, OpenFirefox, Serve
+from tests.e2e.conftest import OpenChromium, OpenFirefox
 from tests.e2e.listen import wait_heard
 from tests.e2e.page import TalkPage
+from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
@@ -57,12 +59,11 @@ async def microphones(page: Page) -> list[list[Any]]:
 
 
 async def test_another_microphone_takes_over_in_the_middle_of_a_call_and_is_remembered(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     """The file holds speech only at its start: what is heard after the silence is the other microphone."""
-    server = await serve("echo", 1)
     microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(2))
-    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
     page = talk.page
     microphones_picker = picker(page, "Microphone")
     names = ["Fake Default Audio Input", "Fake Audio Input 1", "Fake Audio Input 2"]
@@ -79,7 +80,7 @@ async def test_another_microphone_takes_over_in_the_middle_of_a_call_and_is_reme
     assert opened[-1][0] == OTHER
     assert await page.evaluate("rtc.client.sessionId") == session
     assert await page.evaluate("ear.peers.length") == 1
-    assert await server.slots_in_use() == 1
+    assert await shared_echo.slots_in_use() == 1
     await expect(talk.error).to_be_empty()
     await talk.end()
 
@@ -92,11 +93,10 @@ async def test_another_microphone_takes_over_in_the_middle_of_a_call_and_is_reme
 
 
 async def test_a_device_that_is_pulled_out_gives_way_to_the_default_and_is_used_again_when_it_is_back(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
-    server = await serve("echo", 1)
     microphone = write_microphone(tmp_path / "microphone.wav", chatter(20), pad_s=0)
-    chromium = await open_chromium(server, microphone)
+    chromium = await open_chromium(shared_echo, microphone)
     await chromium.context.add_init_script(PLUGS_JS)
     talk = TalkPage(await chromium.open())
     page, told = talk.page, talk.page.locator("#devices-told")
@@ -129,41 +129,70 @@ async def test_a_device_that_is_pulled_out_gives_way_to_the_default_and_is_used_
 
 
 async def test_before_the_microphone_is_allowed_a_button_stands_for_the_pickers(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
-    server = await serve("echo", 1)
     microphone = write_microphone(tmp_path / "microphone.wav", silence(1))
-    chromium = await open_chromium(server, microphone, allowed=False)
+    chromium = await open_chromium(shared_echo, microphone, allowed=False)
     page = await chromium.open()
     ask = page.get_by_role("button", name="Choose microphone and speaker")
     await expect(picker(page, "Microphone")).to_be_hidden()
     await ask.click()
     await expect(page.locator("#devices-told")).to_contain_text("The microphone is blocked")
-    await chromium.context.grant_permissions(["microphone"], origin=server.url)
+    await chromium.context.grant_permissions(["microphone"], origin=shared_echo.url)
     await ask.click()
     await expect(ask).to_be_hidden()
     await expect(picker(page, "Microphone")).to_be_focused()
     await expect(picker(page, "Speaker")).to_be_visible()
     assert [is_open for _, is_open in await microphones(page)] == [False]
-    assert await server.slots_in_use() == 0
+    assert await shared_echo.slots_in_use() == 0
 
 
-async def test_where_the_sound_cannot_be_sent_elsewhere_there_is_no_picker_for_it(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+CHOOSER_JS = """(() => {
+  const devices = navigator.mediaDevices;
+  if (!devices) return;
+  window.answers = [];
+  devices.selectAudioOutput = async () => {
+    const label = answers.shift();
+    const found = (await devices.enumerateDevices()).find((device) => device.label === label);
+    if (found) return found;
+    throw new DOMException('', 'NotAllowedError');
+  };
+})()"""
+"""A list of speakers of the browser's own, as Firefox has one: it gives what is in `answers`, or nothing."""
+
+
+async def test_speakers_are_offered_as_the_browser_can_use_them(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "microphone.wav", silence(1))
-    chromium = await open_chromium(await serve("echo", 1), microphone)
-    await chromium.context.add_init_script("delete HTMLMediaElement.prototype.setSinkId")
+    chromium = await open_chromium(shared_echo, microphone)
     page = await chromium.open()
+    speakers, told = picker(page, "Speaker"), page.locator("#devices-told")
+    await expect(speakers).to_be_visible()
+    await expect(speakers.get_by_role("option", name="Choose a speaker…")).to_have_count(0)
+
+    await page.add_init_script(CHOOSER_JS)
+    await page.reload()
+    await speakers.select_option(label="Choose a speaker…")
+    await expect(told).to_have_text("No speaker was chosen, and the sound goes where it went.")
+    assert await chosen(page, "Speaker") == "Fake Default Audio Output"
+    await page.evaluate("label => void answers.push(label)", BOX)
+    await speakers.select_option(label="Choose a speaker…")
+    await expect(page.locator("audio")).not_to_have_js_property("sinkId", "")
+    assert await chosen(page, "Speaker") == BOX
+    await expect(told).to_be_empty()
+
+    await page.add_init_script("delete HTMLMediaElement.prototype.setSinkId")
+    await page.reload()
     await expect(picker(page, "Microphone")).to_be_visible()
-    await expect(picker(page, "Speaker")).to_be_hidden()
+    await expect(speakers).to_be_hidden()
 
 
 async def test_space_held_mutes_who_is_open_and_opens_who_is_muted(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(60), pad_s=0)
-    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
     page, keyboard, hint = talk.page, talk.page.keyboard, talk.page.locator("#keys-hint")
     await talk.start()
     await expect(hint).to_have_text("M mutes. Hold Space to mute for a moment.")
@@ -179,8 +208,6 @@ async def test_space_held_mutes_who_is_open_and_opens_who_is_muted(
     await keyboard.down(" ")
     await expect(talk.mute).to_have_attribute("aria-pressed", "false")
     await wait_heard(page, sound=True)
-    await page.evaluate("dispatchEvent(new Event('blur'))")  # another window has the keyboard now
-    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
     await keyboard.up(" ")
     await expect(talk.mute).to_have_attribute("aria-pressed", "true")
 
@@ -195,21 +222,103 @@ async def test_space_held_mutes_who_is_open_and_opens_who_is_muted(
     await talk.end()
 
 
-async def test_firefox_shows_the_pickers_it_has_devices_for(serve: Serve, open_firefox: OpenFirefox) -> None:
-    """It tells names only of devices that the person has allowed, and may know of no speaker to choose."""
-    server = await serve("echo", 1)
+async def test_whoever_turns_to_another_tab_with_space_held_is_muted_until_they_are_back(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    """The key comes up where the page cannot see it."""
+    microphone = write_microphone(tmp_path / "microphone.wav", silence(0.5), chatter(60), pad_s=0)
+    chromium = await open_chromium(shared_echo, microphone)
+    talk = TalkPage(await chromium.open())
+    page, keyboard = talk.page, talk.page.keyboard
+    devtools = await chromium.context.new_cdp_session(page)
+    await devtools.send("Emulation.setFocusEmulationEnabled", {"enabled": False})  # Playwright pretends otherwise
+    other = await chromium.context.new_page()
+    await page.bring_to_front()
+    await talk.start()
+
+    async def go_and_come_back(for_ms: float = 0) -> None:
+        """Down here, up there."""
+        await keyboard.down(" ")
+        await other.bring_to_front()
+        await has_focus(page, False)
+        await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+        await page.wait_for_timeout(for_ms)
+        await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+        assert await page.evaluate("rtc.client.muted")
+        await other.keyboard.up(" ")
+        await page.bring_to_front()
+        await has_focus(page, True)
+
+    await go_and_come_back(for_ms=700)  # nothing opens it while nobody looks
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    assert not await page.evaluate("rtc.client.muted")
+
+    await go_and_come_back()  # the click that brings the page back is one on Unmute
+    await talk.mute.click()
+    await page.wait_for_timeout(700)
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+
+    await keyboard.press("m")
+    await go_and_come_back()  # who was muted
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    await expect(talk.page.locator("#hint")).to_have_text("You are muted: the agent hears silence.")
+
+    await talk.mute.click()
+    await keyboard.down(" ")
+    await hide(page, True)
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    await hide(page, False)
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    await keyboard.up(" ")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "false")
+    await talk.end()
+
+
+async def has_focus(page: Page, wanted: bool) -> None:
+    async with asyncio.timeout(5):
+        while await page.evaluate("document.hasFocus()") != wanted:
+            await asyncio.sleep(0.05)
+
+
+async def hide(page: Page, is_hidden: bool) -> None:
+    """A browser without a window hides no page, so this tells it that it is hidden."""
+    await page.evaluate(
+        """isHidden => {
+            const values = { hidden: isHidden, visibilityState: isHidden ? 'hidden' : 'visible' };
+            for (const [name, value] of Object.entries(values))
+                Object.defineProperty(document, name, { value, configurable: true });
+            document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        is_hidden,
+    )
+
+
+async def test_firefox_shows_the_pickers_it_has_devices_for(
+    shared_echo: ServerProcess, open_firefox: OpenFirefox
+) -> None:
+    """It tells names only of devices that the person has allowed; speakers are in a list of its own."""
     firefox = await open_firefox()
-    await firefox.open(server.url)
-    await firefox.evaluate("document.querySelector('#call').scrollIntoView({ block: 'center' })")
+    await firefox.open(shared_echo.url)
+    assert await firefox.evaluate("document.querySelector('#speaker').offsetParent === null")
     await firefox.click("#call")
     await firefox.wait_until("document.body.dataset.phase === 'live'")
     await firefox.wait_until("document.querySelector('#microphone').offsetParent !== null")
-    named = """(async () => {
-        const all = await navigator.mediaDevices.enumerateDevices();
-        return all.some(({ kind, deviceId, label }) => kind === 'audiooutput' && deviceId && label);
-    })()"""
-    is_shown = await firefox.evaluate("document.querySelector('#speaker').offsetParent !== null")
-    assert is_shown == (await firefox.evaluate(named) and await firefox.evaluate("'setSinkId' in new Audio()"))
+    speakers = await firefox.evaluate("[...document.querySelector('#speaker').options].map(({ text }) => text)")
+    assert speakers[0] == "Default speaker" and speakers[-1] == "Choose a speaker…"
+    assert await firefox.evaluate("document.querySelector('#speaker').offsetParent !== null")
+    # Firefox would open its list, where the machine has a speaker; this is what it answers where there is none.
+    await firefox.evaluate(
+        """(() => {
+            const picker = document.querySelector('#speaker');
+            const nothing = async () => { throw new DOMException('', 'NotFoundError'); };
+            navigator.mediaDevices.selectAudioOutput = nothing;
+            picker.selectedIndex = picker.length - 1;
+            picker.dispatchEvent(new Event('change'));
+        })()"""
+    )
+    await firefox.wait_until("document.querySelector('#devices-told').textContent.includes('no speaker to choose')")
+    used = "[document.querySelector('#speaker').value, document.querySelector('audio').sinkId]"
+    assert await firefox.evaluate(used) == ["", ""]
     assert await firefox.evaluate("document.querySelector('#devices-ask').hidden")
     names = await firefox.evaluate("[...document.querySelector('#microphone').options].map(({ text }) => text)")
     assert len(names) > 1 and all(names)
@@ -228,6 +337,5 @@ async def test_firefox_shows_the_pickers_it_has_devices_for(serve: Serve, open_f
             {before["outbound-rtp"]["packetsSent"]} + 50)()"""
     )
     assert await firefox.evaluate("document.body.dataset.phase") == "live"
-    await firefox.evaluate("document.querySelector('#call').scrollIntoView({ block: 'center' })")
     await firefox.click("#call")
     await firefox.wait_until("document.body.dataset.state === 'ended'")

@@ -10,8 +10,9 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.e2e.chromium import Chromium
-from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.conftest import OpenChromium
 from tests.e2e.page import TalkPage
+from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, clearly, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
@@ -112,10 +113,10 @@ class Auditor:
 
 
 async def test_an_audit_finds_nothing_before_and_in_a_call(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_cascade: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(2), clearly("Thank you. What time is it?"), silence(5))
-    chromium = await open_chromium(await serve("cascade", 1), microphone)
+    chromium = await open_chromium(shared_cascade, microphone)
     await chromium.context.route("**/v1/config", with_sampling)
     talk = await ready(chromium)
     page, audit = talk.page, Auditor(talk.page)
@@ -143,9 +144,11 @@ async def test_an_audit_finds_nothing_before_and_in_a_call(
     await audit.finds_nothing("download menu")
 
 
-async def test_an_audit_finds_nothing_in_an_error(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
+async def test_an_audit_finds_nothing_in_an_error(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(1))
-    talk = await ready(await open_chromium(await serve("echo", 1), microphone, allowed=False))
+    talk = await ready(await open_chromium(shared_echo, microphone, allowed=False))
     await talk.call.click()
     await talk.expect_error("The microphone is blocked")
     await Auditor(talk.page).finds_nothing("error")
@@ -160,10 +163,10 @@ async def tabbed(page: Page, presses: int) -> list[str]:
 
 
 async def test_the_keyboard_alone_reaches_and_works_everything(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_cascade: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(1), clearly("Thank you. What time is it?"), silence(5))
-    talk = await ready(await open_chromium(await serve("cascade", 1), microphone))
+    talk = await ready(await open_chromium(shared_cascade, microphone))
     page, press = talk.page, talk.page.keyboard.press
     devices = ["call", "microphone", "speaker", "selftest-open"]
     settings = ["settings summary", *["chip"] * 4, "persona", "voice-sample", "link-copy"]
@@ -211,9 +214,11 @@ async def test_the_keyboard_alone_reaches_and_works_everything(
     assert await page.evaluate(FOCUSED_JS) == "keep summary"
 
 
-async def test_nothing_moves_for_who_wants_no_motion(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
+async def test_nothing_moves_for_who_wants_no_motion(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
-    talk = await ready(await open_chromium(await serve("echo", 1), microphone))
+    talk = await ready(await open_chromium(shared_echo, microphone))
     running = "document.getAnimations().filter(({ playState }) => playState === 'running').length"
     assert await talk.page.evaluate(running) > 0, "others see the voices breathe"
     await talk.page.emulate_media(reduced_motion="reduce")
@@ -226,13 +231,13 @@ async def test_nothing_moves_for_who_wants_no_motion(serve: Serve, open_chromium
 
 
 async def test_the_page_runs_from_right_to_left_in_such_a_language(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_cascade: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     """Arabic letters in place of the Latin ones: what stays Latin comes from no strings file."""
     microphone = write_microphone(
         tmp_path / "mic.wav", silence(0.5), clearly("Thank you. What time is it?"), silence(5)
     )
-    chromium = await open_chromium(await serve("cascade", 1), microphone)
+    chromium = await open_chromium(shared_cascade, microphone)
     await chromium.context.route(
         "**/strings/languages.js",
         lambda route: route.fulfill(
@@ -288,8 +293,10 @@ async def fits_and_speaks_one_language(page: Page, state: str) -> None:
         assert await page.evaluate(OUTSIDE_JS) == [], (state, width)
 
 
-async def test_the_page_loads_in_under_150_kb_and_can_be_installed(serve: Serve, open_chromium: OpenChromium) -> None:
-    chromium = await open_chromium(await serve("echo", 1))
+async def test_the_page_loads_in_under_150_kb_and_can_be_installed(
+    shared_echo: ServerProcess, open_chromium: OpenChromium
+) -> None:
+    chromium = await open_chromium(shared_echo)
     page = await chromium.context.new_page()
     devtools = await chromium.context.new_cdp_session(page)
     wire_bytes: list[float] = []

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.conftest import OpenChromium
 from tests.e2e.page import TalkPage
+from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
@@ -23,17 +24,16 @@ BENCH_S = 8
 
 
 async def test_the_latency_shown_is_what_the_benchmark_measures(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     """Less what is the browser's own, its jitter buffer and its sound device: the benchmark's client has neither. The
     page lists both apart, from getStats."""
-    server = await serve("echo", 2)
     microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
-    talk = TalkPage(await (await open_chromium(server, microphone)).open())
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
     await talk.start()
     await talk.page.locator("#latency summary").click()
     await talk.page.wait_for_timeout(3000)
-    measuring = asyncio.create_task(bench(server.url))
+    measuring = asyncio.create_task(bench(shared_echo.url))
     shown: list[float] = []
     while not measuring.done():
         shown.append(await shown_ms(talk))
@@ -44,10 +44,10 @@ async def test_the_latency_shown_is_what_the_benchmark_measures(
 
 
 async def test_figures_have_a_graph_and_diagnostics_can_be_copied(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
-    chromium = await open_chromium(await serve("echo", 1), microphone)
+    chromium = await open_chromium(shared_echo, microphone)
     talk = TalkPage(await chromium.open())
     await talk.persona.fill("You keep secrets.")
     await talk.start()
@@ -70,10 +70,10 @@ async def test_figures_have_a_graph_and_diagnostics_can_be_copied(
 
 
 async def test_a_call_that_failed_can_be_described_without_a_clipboard(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(1))
-    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone, allowed=False)).open())
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone, allowed=False)).open())
     await talk.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     await talk.page.reload()
     await talk.call.click()

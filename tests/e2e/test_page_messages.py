@@ -16,6 +16,7 @@ from playwright.async_api import Route, expect
 
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
+from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
@@ -68,8 +69,10 @@ def microphone(tmp_path: Path) -> Path:
     return write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
 
 
-async def test_what_the_server_refuses_with(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
-    chromium = await open_chromium(await serve("echo", 1), microphone)
+async def test_what_the_server_refuses_with(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    chromium = await open_chromium(shared_echo, microphone)
     chromium.expected_errors.append("Failed to load resource")
     talk = TalkPage(await chromium.open())
     for code, (status, title) in REFUSALS.items():
@@ -90,8 +93,10 @@ async def test_what_the_server_refuses_with(serve: Serve, open_chromium: OpenChr
     await talk.end()
 
 
-async def test_what_the_browser_refuses_with(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
-    chromium = await open_chromium(await serve("echo", 1), microphone)
+async def test_what_the_browser_refuses_with(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    chromium = await open_chromium(shared_echo, microphone)
     talk = TalkPage(await chromium.open())
     await talk.page.evaluate("void (window.original = navigator.mediaDevices.getUserMedia)")
     for (name, message), title in MICROPHONES.items():
@@ -113,16 +118,20 @@ async def test_what_the_browser_refuses_with(serve: Serve, open_chromium: OpenCh
     await talk.end()
 
 
-async def test_a_browser_without_webrtc_is_told_at_once(serve: Serve, open_chromium: OpenChromium) -> None:
-    chromium = await open_chromium(await serve("echo", 1))
+async def test_a_browser_without_webrtc_is_told_at_once(
+    shared_echo: ServerProcess, open_chromium: OpenChromium
+) -> None:
+    chromium = await open_chromium(shared_echo)
     await chromium.context.add_init_script("delete window.RTCPeerConnection")
     talk = TalkPage(await chromium.open())
     await reads_well(talk, "This browser cannot make calls", state="ready")
 
 
-async def test_a_network_without_a_way_for_sound(serve: Serve, open_chromium: OpenChromium, microphone: Path) -> None:
+async def test_a_network_without_a_way_for_sound(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, microphone: Path
+) -> None:
     """The answer names a port where nobody is."""
-    chromium = await open_chromium(await serve("echo", 1), microphone)
+    chromium = await open_chromium(shared_echo, microphone)
     chromium.expected_errors.append("status of 404")  # the server has given up by the time that the page says goodbye
     talk = TalkPage(await chromium.open())
 

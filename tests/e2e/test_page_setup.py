@@ -10,6 +10,7 @@ from playwright.async_api import Request, expect
 
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
+from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, silence, write_microphone
 from tests.engine.personaplex.tiny import tiny_checkpoint
 
@@ -58,8 +59,10 @@ async def test_a_link_reproduces_a_set_up(serve: Serve, open_chromium: OpenChrom
     await talk.end()
 
 
-async def test_a_voice_can_be_listened_to_before_a_call(serve: Serve, open_chromium: OpenChromium) -> None:
-    talk = TalkPage(await (await open_chromium(await serve("cascade", 1))).open())
+async def test_a_voice_can_be_listened_to_before_a_call(
+    shared_cascade: ServerProcess, open_chromium: OpenChromium
+) -> None:
+    talk = TalkPage(await (await open_chromium(shared_cascade)).open())
     listen = talk.page.get_by_test_id("voice-sample")
     await expect(listen).to_have_text("Listen")
     async with talk.page.expect_response(lambda response: "/sample" in response.url) as answering:
@@ -75,8 +78,10 @@ async def test_a_voice_can_be_listened_to_before_a_call(serve: Serve, open_chrom
     await expect(talk.error).to_be_empty()
 
 
-async def test_an_engine_that_does_not_sample_offers_no_numbers(serve: Serve, open_chromium: OpenChromium) -> None:
-    talk = TalkPage(await (await open_chromium(await serve("echo", 1))).open("/#seed=7&text_top_k=9&persona=Ada"))
+async def test_an_engine_that_does_not_sample_offers_no_numbers(
+    shared_echo: ServerProcess, open_chromium: OpenChromium
+) -> None:
+    talk = TalkPage(await (await open_chromium(shared_echo)).open("/#seed=7&text_top_k=9&persona=Ada"))
     await expect(talk.persona).to_have_value("Ada")
     await expect(talk.page.locator("#advanced")).to_be_hidden()
     await expect(talk.page.get_by_test_id("voice-sample")).to_be_hidden()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.e2e.conftest import OpenChromium, Serve
+from tests.e2e.conftest import OpenChromium
 from tests.e2e.listen import SPEECH_RMS
 from tests.e2e.page import TalkPage
+from tests.e2e.server import ServerProcess
 from tests.e2e.speech import Pcm, clearly, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
@@ -134,10 +136,10 @@ def hum() -> Pcm:
 
 
 async def test_the_picture_tells_an_interruption_from_a_hum(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_cascade: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(1))
-    talk = TalkPage(await (await open_chromium(await serve("cascade", 1), microphone)).open())
+    talk = TalkPage(await (await open_chromium(shared_cascade, microphone)).open())
     picture, counts = talk.page.get_by_role("img", name="time line"), talk.page.locator("#timeline-counts")
     await expect(picture).to_have_attribute("aria-label", re.compile("^An example"))
     await expect(talk.page.get_by_text("No turns here")).to_be_visible()
@@ -155,8 +157,8 @@ async def test_the_picture_tells_an_interruption_from_a_hum(
     await talk.wait_said("agent", "once upon", 20)
     for _ in range(4):  # one that falls between two sentences is no overlap
         await speak(talk.page, hum())
-        await talk.page.wait_for_timeout(2000)
-        if "0 backchannels" not in await counts.inner_text():
+        with contextlib.suppress(AssertionError):
+            await expect(counts).to_contain_text("1 backchannel ", timeout=2000)
             break
     await expect(counts).to_have_text(re.compile("[1-4] overlaps? · 1 backchannel · 0 interruptions"))
     above, below = await overlap_pixels(talk.page)
@@ -168,9 +170,11 @@ async def test_the_picture_tells_an_interruption_from_a_hum(
     assert await overlap_pixels(talk.page) != (0, 0), "the picture stays when the call is over"
 
 
-async def test_a_word_lights_up_with_its_sound(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> None:
+async def test_a_word_lights_up_with_its_sound(
+    shared_cascade: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(30))
-    talk = TalkPage(await (await open_chromium(await serve("cascade", 1), microphone)).open())
+    talk = TalkPage(await (await open_chromium(shared_cascade, microphone)).open())
     await talk.page.evaluate(WATCH_WORDS_JS)
     await talk.page.evaluate(HEAR_JS)
     await talk.start()
@@ -213,10 +217,10 @@ HOLD_READY_JS = """() => {
 
 
 async def test_a_queue_and_the_reading_of_the_prompt_show_how_far_they_are(
-    serve: Serve, open_chromium: OpenChromium, tmp_path: Path
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     microphone = write_microphone(tmp_path / "mic.wav", silence(5))
-    talk = TalkPage(await (await open_chromium(await serve("echo", 1), microphone)).open())
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
     hint, bar = talk.page.locator("#hint"), talk.page.get_by_role("progressbar")
     await talk.page.evaluate(HOLD_READY_JS)
     await talk.call.click()

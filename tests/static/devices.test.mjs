@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Choice, Devices } from '../../static/page/devices.js';
+import { askForSpeaker, canAskForSpeaker, Choice, Devices } from '../../static/page/devices.js';
 
 const microphone = (deviceId, label) => ({ kind: 'audioinput', deviceId, label });
 const speaker = (deviceId, label) => ({ kind: 'audiooutput', deviceId, label });
@@ -106,5 +106,58 @@ test('a storage with rubbish, a full one and none at all do no harm', () => {
     devices.update([BUILT_IN]);
     devices.choose('microphone', 'b1');
     assert.equal(devices.microphone.id, 'b1');
+  }
+});
+
+/** A browser with a list of speakers of its own. */
+class ScriptedMedia {
+  asked = 0;
+  constructor(answer) {
+    this.answer = answer;
+  }
+  async selectAudioOutput() {
+    this.asked += 1;
+    if (this.answer instanceof Error) throw this.answer;
+    return this.answer;
+  }
+}
+
+test('a speaker of the browser’s own list is used, listed at once, and found again among those it lists later', async () => {
+  const media = new ScriptedMedia({ kind: 'audiooutput', deviceId: 's1', label: 'Box', groupId: 'g' });
+  assert.ok(canAskForSpeaker(media));
+  const storage = new FakeStorage();
+  const devices = new Devices(storage);
+  devices.update([BUILT_IN]);
+  const chosen = await askForSpeaker(media);
+  assert.deepEqual([chosen, media.asked], [{ id: 's1', label: 'Box' }, 1]);
+  devices.speaker.add(chosen);
+  devices.speaker.add(chosen);
+  devices.choose('speaker', 's1');
+  assert.deepEqual([devices.speaker.id, devices.speaker.devices], ['s1', [{ id: 's1', label: 'Box' }]]);
+  assert.equal(devices.update([BUILT_IN, speaker('s1', 'Box')]).speaker, 'none');
+  assert.equal(devices.speaker.id, 's1');
+  assert.deepEqual(new Devices(storage).speaker.wanted, { id: 's1', label: 'Box' });
+});
+
+test('the default of that list is the default', async () => {
+  const devices = new Devices(null);
+  const chosen = await askForSpeaker(new ScriptedMedia({ deviceId: '', label: 'Default' }));
+  devices.speaker.add(chosen);
+  devices.choose('speaker', chosen.id);
+  assert.deepEqual([devices.speaker.id, devices.speaker.wanted, devices.speaker.devices], ['', null, []]);
+});
+
+test('whoever closes the list, or whose browser finds nothing or forbids it, is told which', async () => {
+  const refusals = { NotAllowedError: 'declined', NotFoundError: 'missing', InvalidStateError: 'failed', TypeError: 'failed' };
+  for (const [name, problem] of Object.entries(refusals)) {
+    const error = name === 'TypeError' ? new TypeError('no gesture') : new DOMException('no', name);
+    assert.equal(await askForSpeaker(new ScriptedMedia(error)), problem, name);
+  }
+});
+
+test('other browsers have no such list', async () => {
+  for (const media of [undefined, {}]) {
+    assert.ok(!canAskForSpeaker(media));
+    assert.equal(await askForSpeaker(media), 'failed');
   }
 });

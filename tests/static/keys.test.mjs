@@ -40,6 +40,60 @@ test('a call that ends meanwhile has nothing to go back to', () => {
   assert.deepEqual(said, [true]);
 });
 
+test('whoever turns away from the page is not to be heard: a held key mutes then, whatever it did', () => {
+  const open = scene(false);
+  open.held.hold();
+  open.held.leave();
+  assert.deepEqual(open.said, [true], 'muted until the page is looked at again');
+  const muted = scene(true);
+  muted.held.hold();
+  muted.held.leave();
+  muted.held.comeBack();
+  assert.deepEqual(muted.said, [false, true]);
+});
+
+test('nobody stays muted by a key that came up elsewhere', () => {
+  const { held, said } = scene();
+  held.hold();
+  held.leave();
+  held.leave();
+  held.comeBack();
+  held.comeBack();
+  held.release();
+  assert.deepEqual(said, [true, false]);
+});
+
+test('a key that is still held when its owner is back goes on', () => {
+  const { held, said } = scene();
+  held.hold();
+  held.leave();
+  held.hold(); // it repeats
+  held.comeBack();
+  assert.deepEqual(said, [true]);
+  held.release();
+  assert.deepEqual(said, [true, false]);
+});
+
+test('whoever mutes or opens by another way has the last word', () => {
+  const { held, said } = scene();
+  held.hold();
+  held.changed(true); // its own doing
+  held.leave();
+  held.changed(false); // the button
+  held.comeBack();
+  held.release();
+  assert.deepEqual(said, [true]);
+});
+
+test('a page that comes back without a key held changes nothing', () => {
+  for (const muted of [false, true]) {
+    const { held, said } = scene(muted);
+    held.leave();
+    held.comeBack();
+    assert.deepEqual(said, []);
+  }
+});
+
 /** Pressed inside of an element of these kinds. */
 const inside = (...kinds) => ({ matches: (selector) => selector.split(', ').some((part) => kinds.includes(part)) });
 
