@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog.testing
 
 from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings, check_sip
 from rtc_server.engine.stepper import SessionPrompt
@@ -33,6 +32,7 @@ from rtc_server.transports.sip.network.tls import TlsSettings
 from rtc_server.transports.sip.trunk.gatekeeper import Gatekeeper
 from rtc_server.transports.sip.trunk.sources import MESSAGES_AT_ONCE
 from rtc_server.transports.sip.trunk.trunks import Login
+from tests.logs import captured_logs
 from tests.session.conftest import House
 from tests.transports.sip.network.listeners import options_request, place_of, until
 
@@ -242,6 +242,6 @@ async def test_messages_of_a_flood_are_not_even_read(monkeypatch: pytest.MonkeyP
 
 def test_start_warns_of_trunks_without_a_place_to_listen_on() -> None:
     nothing: Any = None
-    with structlog.testing.capture_logs() as logged:
+    with captured_logs() as logged:
         assert build_user_agent(sip(trunk()), nothing, nothing, lambda: 0.0) is None
     assert [line["subject"] for line in logged if line["log_level"] == "warning"] == ["phone", "trunk carrier"]

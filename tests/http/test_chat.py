@@ -13,7 +13,6 @@ import aiohttp
 import numpy as np
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
-from structlog.testing import capture_logs
 
 from rtc_server import config
 from rtc_server.engine.client import SlotStatus
@@ -25,6 +24,7 @@ from rtc_server.media.opus import OpusDecoder
 from rtc_server.server import Server
 from tests.http.comings import come_and_go
 from tests.http.conftest import KEY, MakeSite, Site
+from tests.logs import captured_logs
 from tests.session.fakes import speech
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "data" / "ws"
@@ -157,7 +157,7 @@ async def test_handshake_comes_when_the_slot_is_live_and_then_voice_and_words(si
 
 
 async def test_voice_is_heard_by_the_engine(site: Site) -> None:
-    with capture_logs() as entries:
+    with captured_logs() as entries:
         async with talking(site) as client:
             for message in voice(0.8):
                 await client.socket.send_bytes(message)
@@ -379,7 +379,7 @@ async def test_parameters_reach_the_engine(site: Site, query: str, prompt: Sessi
 )
 async def test_parameter_that_cannot_be_had_is_refused_by_name(site: Site, query: str, name: str) -> None:
     site.house.engine.spec = dataclasses.replace(site.house.engine.spec, voices=VOICES)
-    with capture_logs() as entries:
+    with captured_logs() as entries:
         async with calling(site, query) as client:
             assert await client.ended() == 1008
             assert len(client.errors) == 1 and name in client.errors[0] and ";" in client.errors[0]
@@ -454,7 +454,7 @@ async def test_echo_comes_back_frame_by_frame_at_the_pace_of_time(server: Server
 async def test_calls_and_refusals_and_goodbyes_are_the_same_over_tls() -> None:
     flags = {"engine": "echo", "slots": 1, "port": 0, "udp_port": 0, "drain_s": 0.1, "tls": "self-signed"}
     server = Server(config.load(flags))
-    with capture_logs() as entries:
+    with captured_logs() as entries:
         await server.start()
         url = f"{server.url}api/chat"
         async with aiohttp.ClientSession() as http, http.ws_connect(url, ssl=False, autoclose=False) as socket:

@@ -7,7 +7,6 @@ import asyncio
 import numpy as np
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
-from structlog.testing import capture_logs
 
 from rtc_server import config
 from rtc_server.engine.stepper import FRAME_SAMPLES
@@ -21,6 +20,7 @@ from tests.http.conftest import KEY
 from tests.http.rawtool import PATH, Tool, line, noise, through_int16, until
 
 # ---- who is let in ---------------------------------------------------------------------------------------------------
+from tests.logs import captured_logs
 
 
 async def test_a_socket_that_never_opens_is_closed() -> None:
@@ -149,7 +149,7 @@ async def test_a_defect_of_ours_is_no_goodbye_of_the_client(opened: bool, monkey
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(PcmDecoder, "feed", broken)
-    with capture_logs() as entries:
+    with captured_logs() as entries:
         async with line() as world, world.socket() as tool:
             if opened:
                 await tool.open()

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from structlog.testing import capture_logs
 
 from rtc_server.config import TurnSettings
 from rtc_server.errors import ConfigError
 from rtc_server.http.iceservers import ice_servers
 from rtc_server.transports.webrtc.turn import IceServers, make_credential
 from tests.http.conftest import MakeSite
+from tests.logs import captured_logs
 
 SECRET = "a-secret-for-tests"
 OTHER = "another-secret-for-tests"
@@ -55,7 +55,7 @@ def test_a_replaced_file_counts_from_the_next_caller_on(tmp_path: Path) -> None:
     assert secret_of(servers) == SECRET
     (tmp_path / "new").write_text(OTHER)
     os.replace(tmp_path / "new", path)
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         assert secret_of(servers) == OTHER
     assert OTHER not in str(logs)
 
@@ -64,7 +64,7 @@ def test_a_file_that_breaks_is_warned_about_once_and_the_last_secret_stays(tmp_p
     path = tmp_path / "secret"
     path.write_text(SECRET)
     servers = ice_servers(turn(turn_secret_file=path))
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         path.unlink()
         assert secret_of(servers) == secret_of(servers) == SECRET
         path.write_text("short")

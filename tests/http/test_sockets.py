@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 from aiohttp.test_utils import TestClient
-from structlog.testing import capture_logs
 
 from rtc_server.errors import EngineFull, RtcServerError, TooManyHalfOpen, UnknownVoice
 from rtc_server.http import sockets
@@ -25,6 +24,7 @@ from rtc_server.http.sockets import (
 )
 from rtc_server.transports.websocket.wire import ConnectionLost
 from tests.http.conftest import TestSite
+from tests.logs import captured_logs
 
 Client = TestClient[Any, Any]
 Conversation = Callable[[AiohttpWire], Awaitable[None]]
@@ -230,7 +230,7 @@ async def test_defect_of_ours_is_1011_and_one_log_entry(host: Host) -> None:
         raise ValueError("a defect")
 
     client = await host(converse)
-    with capture_logs() as entries:
+    with captured_logs() as entries:
         async with client.ws_connect("/socket", autoclose=False) as socket:
             words = await socket.receive_str()
             code, reason = await ending(socket)
@@ -249,7 +249,7 @@ async def test_defect_while_hearing_is_not_taken_for_the_peers_goodbye(host: Hos
         await wire.listen(ears[0], hear)
 
     client = await host(converse)
-    with capture_logs() as entries:
+    with captured_logs() as entries:
         async with client.ws_connect("/socket", autoclose=False) as socket:
             await socket.send_str("hello")
             assert (await ending(socket))[0] == 1011

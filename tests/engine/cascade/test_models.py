@@ -3,20 +3,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from rtc_server.engine.cascade import models
 from rtc_server.engine.cascade.models import load_models
 from tests.engine.cascade.fakes import FakeVoice
 
 pytest.importorskip("earshot")
+from tests.logs import captured_logs
 
 
 def test_unusable_weights_are_a_warning_and_leave_an_agent_without_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models, "HibariVoice", FakeVoice)
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         loaded = load_models(tmp_path / "nothing-here")
     assert loaded.recogniser is None
     assert [(entry["log_level"], "model.bin" in entry["reason"]) for entry in logs] == [("warning", True)]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from structlog.testing import capture_logs
 
 from rtc_server.engine.personaplex import convert
 from rtc_server.engine.personaplex.checkpoint import in_folder
@@ -16,6 +15,7 @@ from rtc_server.engine.personaplex.config import TINY_LM
 from rtc_server.engine.personaplex.voicefiles import StoredVoice, VoiceAudio, VoiceUnusable, write_voice
 from rtc_server.engine.personaplex.voices import VoiceShelf, check_model, default_cache, shelf_of
 from rtc_server.errors import ConfigError, UnknownVoice
+from tests.logs import captured_logs
 
 from .goldens import GOLDEN, lm_config
 from .test_voicearchive import archive, member
@@ -84,7 +84,7 @@ def test_what_operators_bring(tmp_path: Path) -> None:
 def test_the_problems_are_logged_with_their_files(tmp_path: Path) -> None:
     (tmp_path / "empty.wav").write_bytes(b"")
     (tmp_path / "good.wav").write_bytes(wav(speech(1.0)))
-    with capture_logs() as records:
+    with captured_logs() as records:
         VoiceShelf([tmp_path]).log_problems()
     assert [record["file"] for record in records] == [str(tmp_path / "empty.wav")]
 
