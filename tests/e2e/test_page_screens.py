@@ -112,6 +112,7 @@ async def test_the_page_fits_before_and_in_a_call(
     await check_and_shoot(talk.page, "call", (*controls, "mute", "transcript", "devices", "latency"))
     await talk.mute.click()
     await check_and_shoot(talk.page, "muted", (*controls, "mute", "transcript"))
+    await figures_fit(talk.page)
     await talk.mute.click()
     await figures_fit(talk.page)
     await talk.end()
