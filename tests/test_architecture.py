@@ -22,7 +22,7 @@ MAX_LINES = 500
 COMMON = {"rtc_server", "rtc_server.errors", "rtc_server.events", "rtc_server.metrics", "rtc_server.log"}
 ENGINE_SEAM = {"rtc_server.engine.client", "rtc_server.engine.stepper", "rtc_server.media"}
 SESSION = {"rtc_server.session", *ENGINE_SEAM}
-TRANSPORT = {"rtc_server.transports.pacer", "rtc_server.transports.ratelimit", *SESSION}
+TRANSPORT = {"rtc_server.transports.pacer", "rtc_server.transports.ratelimit", "rtc_server.wrongfield", *SESSION}
 RTP = {"rtc_server.transports.rtp"}
 WIRES = {"rtc_server.transports.webrtc", "rtc_server.transports.websocket", "rtc_server.transports.sip"}
 HTTP = {"rtc_server.archive", "rtc_server.config", "rtc_server.http", "rtc_server.dialects", *WIRES, *TRANSPORT}
@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rtc_server.dialects": TRANSPORT | COMMON,
     "rtc_server.http": HTTP | COMMON,
     "rtc_server.finding": set(),
+    "rtc_server.wrongfield": {"rtc_server.errors"},
     "rtc_server.sipcheck": {
         *("rtc_server.config", "rtc_server.finding", "rtc_server.sipconfig", "rtc_server.transports.sip"),
         *COMMON,

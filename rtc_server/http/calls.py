@@ -16,12 +16,13 @@ from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from rtc_server.engine.stepper import MAX_SEED
-from rtc_server.errors import CallNotFound, TelephonyOff
+from rtc_server.errors import BadRequest, CallNotFound, TelephonyOff
 from rtc_server.http.callevents import PING_EVERY_S, serve_events
-from rtc_server.http.sessions import bad_field, read_text
+from rtc_server.http.sessions import read_text
 from rtc_server.transports.sip.call.call import Call
 from rtc_server.transports.sip.call.feed import FeedEvent
 from rtc_server.transports.sip.useragent import UserAgent
+from rtc_server.wrongfield import wrong_field
 
 MAX_METADATA = 16
 MAX_VALUE_CHARS = 256
@@ -215,7 +216,7 @@ async def _read(request: web.Request, model: type[_B], hint: str, *, empty: bool
     try:
         return model.model_validate_json("{}" if empty and not text.strip() else text)
     except ValidationError as error:
-        raise bad_field(error, hint, _known_fields(model)) from None
+        raise wrong_field(BadRequest, error, whole="body", known=_known_fields(model), hint=hint) from None
 
 
 def _known_fields(model: type[_Body]) -> str:

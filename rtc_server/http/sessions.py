@@ -36,6 +36,7 @@ from rtc_server.session.session import Session
 from rtc_server.transports.webrtc.offer import MAX_SDP_BYTES
 from rtc_server.transports.webrtc.transport import WebRtcTransport
 from rtc_server.transports.webrtc.turn import IceServer, IceServers
+from rtc_server.wrongfield import wrong_field
 
 log = get_logger(__name__)
 
@@ -67,7 +68,7 @@ class SamplingBody(_Body):
     text_top_k: TopK | None = None
 
 
-SAMPLING_FIELDS = ", ".join(SamplingBody.model_fields)
+SAMPLING_HINT = f"sampling takes {', '.join(SamplingBody.model_fields)}"
 
 
 class OfferBody(_Body):
@@ -271,16 +272,7 @@ def validated(model: type[_Model], body: dict[str, Any], hint: str) -> _Model:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise bad_field(error, hint) from None
-
-
-def bad_field(error: ValidationError, hint: str, known: str = f"sampling takes {SAMPLING_FIELDS}") -> BadRequest:
-    """What is wrong with the first field that is. `known`: the fields of what refuses others."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])[:80] or "body"
-    if first["type"] == "extra_forbidden":
-        return BadRequest(f"{where} is unknown", hint=known)
-    return BadRequest(f"{where}: {first['msg']}", hint=hint)
+        raise wrong_field(BadRequest, error, whole="body", known=SAMPLING_HINT, hint=hint) from None
 
 
 def check_size(sdp: str) -> None:

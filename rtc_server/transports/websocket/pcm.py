@@ -27,6 +27,7 @@ from rtc_server.events import Numbered
 from rtc_server.media.pcmformat import PcmEncoder, SampleFormat
 from rtc_server.session.leg import FloatFrame
 from rtc_server.transports.websocket.closing import goodbye
+from rtc_server.wrongfield import wrong_field
 
 MAX_TEXT_CHARS = 512 * 1024
 """Of one text message: two seconds of the widest audio in base64, or a persona far beyond what an engine takes."""
@@ -166,12 +167,8 @@ def _validated(model: type[_Model], value: dict[str, Any], error: type[RtcServer
     try:
         return model.model_validate(value)
     except ValidationError as invalid:
-        first = invalid.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])[:80] or value["type"]
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(OpenSampling.model_fields)
-            raise error(f"{where} is unknown", hint=f"sampling takes {known}") from None
-        raise error(f"{where}: {first['msg']}", hint=hint) from None
+        known = f"sampling takes {', '.join(OpenSampling.model_fields)}"
+        raise wrong_field(error, invalid, whole=value["type"], known=known, hint=hint) from None
 
 
 def _append(event: events.InputAppend) -> Append:
