@@ -384,9 +384,9 @@ def _check_tls_targets(sip: SipSettings) -> None:
     """A host is called with one certificate and one authority, whichever port and trunk it is for."""
     seen: dict[str, SipTrunkSettings] = {}
     for trunk in sip.trunks:
-        transport, host, _ = ("", "", None) if trunk.target is None else parse_target(trunk.target)
-        if transport != "tls":
+        if trunk.target is None or not trunk.target.startswith("tls:"):
             continue
+        _, host, _ = parse_target(trunk.target)
         other = seen.setdefault(host.lower(), trunk)
         for name in ("tls_ca", "tls_cert", "tls_key"):
             ours, theirs = (getattr(each, name) or getattr(sip, name) for each in (trunk, other))

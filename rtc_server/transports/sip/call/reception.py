@@ -16,10 +16,10 @@ from rtc_server.transports.sip.call.inbound import CallRejected, InboundCall
 from rtc_server.transports.sip.call.sessionrefresh import refuse_interval
 from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.message.message import Request
+from rtc_server.transports.sip.sparselog import SparseLog
 from rtc_server.transports.sip.transaction.invite_server import InviteServerTransaction
 from rtc_server.transports.sip.trunk.callers import callee_of, caller_of, metadata_of
 from rtc_server.transports.sip.trunk.numbers import NumberRule
-from rtc_server.transports.sip.trunk.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.trunks import Trunk
 from rtc_server.transports.sip.trunk.webhook import Accept, IncomingCall, Webhook
 

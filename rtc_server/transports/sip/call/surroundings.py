@@ -18,9 +18,9 @@ from rtc_server.session.session import Session
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, LocalMedia
 from rtc_server.transports.sip.network.target import Target
+from rtc_server.transports.sip.sparselog import SparseLog
 from rtc_server.transports.sip.transaction.layer import Transactions
 from rtc_server.transports.sip.transaction.timers import Intervals, Timers
-from rtc_server.transports.sip.trunk.sparselog import SparseLog
 
 LINES_OF_EACH, LINES_OF_ALL = 12, 240
 """Of the log, a minute, about what the other end of one call does within it, and those of all calls."""

@@ -26,7 +26,7 @@ from rtc_server.transports.sip.network.tls import TlsContexts, TlsSettings
 from rtc_server.transports.sip.network.trouble import words_for
 from rtc_server.transports.sip.network.turns import Turns
 from rtc_server.transports.sip.network.udp import UdpSocket, bind_udp
-from rtc_server.transports.sip.trunk.sparselog import SparseLog
+from rtc_server.transports.sip.sparselog import SparseLog
 
 SWEEP_EVERY_S = 1.0
 

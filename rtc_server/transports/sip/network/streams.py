@@ -22,7 +22,7 @@ from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.tls import TlsContexts
 from rtc_server.transports.sip.network.trouble import words_for
 from rtc_server.transports.sip.network.turns import Turns
-from rtc_server.transports.sip.trunk.sparselog import SparseLog
+from rtc_server.transports.sip.sparselog import SparseLog
 
 BACKLOG = 128
 ACCEPT_PAUSE_S = 0.5

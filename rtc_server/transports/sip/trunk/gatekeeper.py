@@ -24,9 +24,9 @@ from rtc_server.transports.sip.flow import TRANSPORTS, Flow, Transport
 from rtc_server.transports.sip.hosts import source_of
 from rtc_server.transports.sip.message.digest import Challenger, Outcome
 from rtc_server.transports.sip.message.message import Request
+from rtc_server.transports.sip.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.callers import callee_of
 from rtc_server.transports.sip.trunk.sources import MAX_SOURCES, Source, Sources
-from rtc_server.transports.sip.trunk.sparselog import SparseLog
 from rtc_server.transports.sip.trunk.trunks import Trunk, Trunks
 
 log = get_logger(__name__)

@@ -67,16 +67,22 @@ async def dialled(world: World, contact: str, moves_to: str = THEM[0]) -> tuple[
     return phone, call
 
 
+async def hang_up_with_the_password(world: World, asks: Phone, call: Call) -> None:
+    """Who asks for it in answer to our BYE gets it."""
+    call.hangup()
+    await world.settle()
+    asks.answer(407, headers=PROXY_ASKS.format("r"), to="BYE")
+    await world.settle()
+    assert asks.last_request("BYE").headers.get("Proxy-Authorization") is not None
+    asks.answer(200, to="BYE")
+    await world.assert_nothing_left()
+
+
 async def test_host_that_our_invite_went_to_is_the_trunks() -> None:
     world = World(trunks=[NAMED])
     phone, call = await dialled(world, f"<sip:1001@{THEM[0]}>")
     assert phone.last_request("ACK").headers.get("Authorization") is not None
-    call.hangup()
-    phone.answer(407, headers=PROXY_ASKS.format("r"), to="BYE")
-    await world.settle()
-    assert phone.last_request("BYE").headers.get("Proxy-Authorization") is not None
-    phone.answer(200, to="BYE")
-    await world.assert_nothing_left()
+    await hang_up_with_the_password(world, phone, call)
 
 
 async def test_name_of_the_target_leads_to_the_trunk_at_whatever_address() -> None:
@@ -84,13 +90,7 @@ async def test_name_of_the_target_leads_to_the_trunk_at_whatever_address() -> No
     other = world.phone(Flow("udp", US, (ELSEWHERE[0], 5060)))
     _, call = await dialled(world, "<sip:1001@SIP.carrier.example:5060>", ELSEWHERE[0])
     assert other.last_request("ACK").headers.get("Authorization") is not None
-    call.hangup()
-    await world.settle()
-    other.answer(407, headers=PROXY_ASKS.format("r"), to="BYE")
-    await world.settle()
-    assert other.last_request("BYE").headers.get("Proxy-Authorization") is not None
-    other.answer(200, to="BYE")
-    await world.assert_nothing_left()
+    await hang_up_with_the_password(world, other, call)
 
 
 async def test_ack_brings_what_the_trunk_was_given_to_nobody_else() -> None:

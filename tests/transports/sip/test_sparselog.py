@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rtc_server.log import get_logger
-from rtc_server.transports.sip.trunk.sparselog import MAX_SOURCES, SparseLog
+from rtc_server.transports.sip.sparselog import MAX_SOURCES, SparseLog
 from tests.logs import captured_logs
 
 LOG = get_logger(__name__)
