@@ -52,8 +52,12 @@ const MAX_COMING_PIECES = 24;
 /** Agent silence after which its next word begins a new turn, if the user spoke meanwhile; and in any case. */
 const PAUSE_MS = 1_200;
 const LONG_PAUSE_MS = 4_000;
-/** An interruption counts if the agent falls silent this long, soon after it. */
+/**
+ * An interruption counts if the agent falls silent soon after it: it was not heard for so long, and a pause longer than
+ * those between sentences is to come of it. An answer that has arrived may be on its way to the ear by then.
+ */
 const SILENCED_MS = 350;
+const SILENCED_PAUSE_MS = 500;
 const SILENCED_WITHIN_MS = 2_000;
 /** A noise shorter than this is no remark, and a remark without words is dropped where others had words. */
 const MIN_REMARK_MS = 300;
@@ -185,7 +189,7 @@ export class Transcript {
    */
   tick(playhead, agentQuietMs, nowMs) {
     this.hear(playhead, nowMs);
-    this.#settleInterruption(agentQuietMs, nowMs);
+    this.#settleInterruption(playhead, agentQuietMs, nowMs);
     const sinceWordMs = nowMs - this.#lastWordMs;
     const isOver = sinceWordMs > PAUSE_MS && agentQuietMs > PAUSE_MS;
     if (this.#agentTurn && isOver && (this.turns.at(-1) !== this.#agentTurn || sinceWordMs > LONG_PAUSE_MS)) {
@@ -305,14 +309,16 @@ export class Transcript {
   }
 
   /**
+   * @param {import('./playhead.js').Playhead} playhead
    * @param {number} agentQuietMs
    * @param {number} nowMs
    */
-  #settleInterruption(agentQuietMs, nowMs) {
+  #settleInterruption(playhead, agentQuietMs, nowMs) {
     const sinceMs = this.#interruptedMs === null ? null : nowMs - this.#interruptedMs;
     if (sinceMs === null) return;
-    const silenced = agentQuietMs >= SILENCED_MS && sinceMs >= SILENCED_MS && !this.#pending.length;
-    if (silenced) this.#cut();
+    const untilWordMs = this.#pending.length ? this.#msUntilHeard(this.#pending[0], playhead, nowMs) : Infinity;
+    const silenced = agentQuietMs >= SILENCED_MS && sinceMs >= SILENCED_MS;
+    if (silenced && agentQuietMs + untilWordMs >= SILENCED_PAUSE_MS) this.#cut();
     else if (sinceMs > SILENCED_WITHIN_MS) this.#interruptedMs = null; // it went on speaking: a remark, not a cut
   }
 

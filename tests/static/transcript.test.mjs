@@ -78,6 +78,29 @@ test('an interruption marks the word after which the agent fell silent', () => {
   assert.ok(transcript.turns[0].interrupted && transcript.turns[0].final);
 });
 
+test('an answer that is on its way already hides no interruption', () => {
+  const { transcript, tick } = scene();
+  for (const [index, word] of ['Once', ' upon', ' a'].entries()) transcript.agentDelta(delta(word, index * 100), 0);
+  tick(300);
+  transcript.bargeIn(300);
+  transcript.agentDelta(delta(' Okay,', 840), 540);
+  for (let nowMs = 320; nowMs < 900; nowMs += 20) tick(nowMs, Math.min(nowMs - 300, 540));
+  assert.deepEqual(texts(transcript), ['agent: Once upon a', 'agent: Okay,']);
+  assert.deepEqual(cuts(transcript.turns[0]), ['a']);
+});
+
+test('a pause between two sentences is no interruption, though somebody speaks', () => {
+  const { transcript, tick } = scene();
+  for (const [index, word] of ['He', ' saw', ' it.'].entries()) transcript.agentDelta(delta(word, index * 100), 0);
+  tick(300);
+  transcript.bargeIn(300);
+  transcript.agentDelta(delta(' Then', 740), 500);
+  for (let nowMs = 320; nowMs < 740; nowMs += 20) tick(nowMs, nowMs - 300);
+  for (let nowMs = 740; nowMs < 2_600; nowMs += 20) tick(nowMs);
+  assert.deepEqual(texts(transcript), ['agent: He saw it. Then']);
+  assert.deepEqual(cuts(transcript.turns[0]), []);
+});
+
 test('an agent that goes on speaking was not interrupted', () => {
   const { transcript, tick } = scene();
   transcript.agentDelta(delta('Once', 0), 0);

@@ -22,9 +22,10 @@ SETTLING_PARTS = 2
 grow, and they cut out what a phone's first packets, which come all at once or late, have left in them."""
 SETTLED_S = 1.25
 """From then on nothing of that is left."""
-MOST_STEPS = 2
-"""Of the delay within what our server sends, from then on. There are none where a machine keeps time; where programs
-share one, a packet is late now and then by more than its slot waits for it."""
+MOST_GROWN = 2
+"""So often may the delay of what our server sends grow from then on. It never does where a machine keeps time; where
+programs share one, a packet is late now and then by more than its slot waits for it. What such a packet has added goes
+again in as many small steps as there are places for them, so the way back is not counted."""
 SPOILT_BY_PHONE = 1
 """Half seconds of a recording: the buffer of a phone moves by itself, by a packet of 20 ms, and may make up sound where
 it does, while what we send stands still, as packets on the wire show."""
@@ -78,15 +79,16 @@ class Likeness:
     """Correlation, -1..1, where the delay stands still; 0 where it hardly ever does."""
     lags_ms: list[float]
     """In the middle of each."""
-    steps_s: list[float]
-    """When the delay changed, from the first sound that was heard."""
+    grown_s: list[float]
+    """When the delay grew, from the first sound that was heard."""
+    shrunk_s: list[float]
+    """When it became shorter."""
 
     def assert_still(self, seconds: float) -> None:
         """For what our server sends: each half second of the first `seconds` that were heard is what was said, when the
-        call has settled, and the delay stands still. Keys that are pressed later replace sound."""
+        call has settled, and the delay does not grow. Keys that are pressed later replace sound."""
         assert min(self._settled_parts(seconds)) >= ALIKE, str(self)
-        steps_s = [step_s for step_s in self.steps_s if SETTLED_S <= step_s < seconds]
-        assert len(steps_s) <= MOST_STEPS, str(self)
+        assert sum(SETTLED_S <= grown_s < seconds for grown_s in self.grown_s) <= MOST_GROWN, str(self)
 
     def assert_heard(self, seconds: float) -> None:
         """For what a phone recorded: the same, as far as its own buffer lets it be."""
@@ -99,7 +101,11 @@ class Likeness:
 
     def __str__(self) -> str:
         parts = (f"{part:.4f} at {lag_ms:.0f} ms" for part, lag_ms in zip(self.parts, self.lags_ms, strict=True))
-        return f"{', '.join(parts)}; steps at {', '.join(f'{step_s:.2f} s' for step_s in self.steps_s) or 'no time'}"
+        return f"{', '.join(parts)}; the delay grew {_times(self.grown_s)} and shrank {_times(self.shrunk_s)}"
+
+
+def _times(times_s: list[float]) -> str:
+    return f"at {', '.join(f'{time_s:.2f} s' for time_s in times_s)}" if times_s else "never"
 
 
 def likeness(said: Pcm, said_hz: int, heard: Pcm, heard_hz: int) -> Likeness:
@@ -107,13 +113,13 @@ def likeness(said: Pcm, said_hz: int, heard: Pcm, heard_hz: int) -> Likeness:
     clean = resampled(said, said_hz, _ALIGNED_HZ)
     audible = np.flatnonzero(np.abs(heard) > _AUDIBLE)
     if not audible.size:
-        return Likeness([], [], [])
+        return Likeness([], [], [], [])
     began = int(audible[0]) * _ALIGNED_HZ // heard_hz
     found = resampled(heard[audible[0] : audible[-1] + 1], heard_hz, _ALIGNED_HZ)
     alignment = align(clean, found, _LEAST_LAG_SAMPLES - began, _MOST_LAG_SAMPLES - began)
     wanted, still = alignment.reference(clean), np.ones(found.size, np.bool_)
-    steps = np.flatnonzero(np.diff(alignment.lags))
-    for step in steps:
+    change = np.diff(alignment.lags)
+    for step in np.flatnonzero(change):
         still[max(0, step - _STEP_SAMPLES) : step + _STEP_SAMPLES] = False
     parts: list[float] = []
     lags_ms: list[float] = []
@@ -121,7 +127,8 @@ def likeness(said: Pcm, said_hz: int, heard: Pcm, heard_hz: int) -> Likeness:
         part = slice(begin, begin + _PART_SAMPLES)
         parts.append(_correlation(wanted[part], found[part], still[part]))
         lags_ms.append(1000 * float(alignment.lags[begin + _PART_SAMPLES // 2] + began) / _ALIGNED_HZ)
-    return Likeness(parts, lags_ms, (steps / _ALIGNED_HZ).tolist())
+    grown_s, shrunk_s = (np.flatnonzero(stepped) / _ALIGNED_HZ for stepped in (change > 0, change < 0))
+    return Likeness(parts, lags_ms, grown_s.tolist(), shrunk_s.tolist())
 
 
 def _correlation(wanted: Pcm, found: Pcm, still: NDArray[np.bool_]) -> float:
