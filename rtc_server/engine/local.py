@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rtc_server.engine.client import Capacity, Lease, TickResult
 from rtc_server.engine.loop import EngineLoop
+from rtc_server.engine.silence import SilenceWatch
 from rtc_server.engine.slots import SlotsClosing
 from rtc_server.engine.stepper import FrameSpec, FrameStepper, SessionPrompt
 from rtc_server.engine.tick import Exchange, Turn
@@ -52,7 +53,7 @@ class LocalEngine:
         self._factory = factory
         self._engine_id = engine_id
         self._deadline_s = deadline_s
-        self._lost_after_s = lost_after_s
+        self._hearing = SilenceWatch(lost_after_s)
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._started: asyncio.Future[EngineLoop] | None = None
         self._ended = asyncio.Event()
@@ -181,9 +182,9 @@ class LocalEngine:
             raise EngineUnavailable("the engine has not started yet", hint="it is still loading; try again")
         if self._stopping or self._thread is None or not self._thread.is_alive():
             raise EngineUnavailable("the engine has stopped")
-        silent_s = self._loop.heartbeat_age_s
-        if silent_s > self._lost_after_s:
-            raise EngineUnavailable(f"the engine has been silent for {silent_s:.1f} s")
+        now, heard_s = time.monotonic(), self._loop.heartbeat_s
+        if self._hearing.is_lost(heard_s, now):
+            raise EngineUnavailable(f"the engine has been silent for {now - heard_s:.1f} s")
         return self._loop
 
     # ---- engine thread -----------------------------------------------------------------------------------------------

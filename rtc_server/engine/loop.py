@@ -176,9 +176,9 @@ class EngineLoop:
             return Capacity(len(self._table), self._table.in_use, self._draining, self._is_ready())
 
     @property
-    def heartbeat_age_s(self) -> float:
-        """Time since the last completed turn."""
-        return self._clock() - self._heartbeat_s
+    def heartbeat_s(self) -> float:
+        """When the last turn was completed, on the loop's clock."""
+        return self._heartbeat_s
 
     # ---- the engine thread -------------------------------------------------------------------------------------------
 
@@ -200,6 +200,7 @@ class EngineLoop:
         """
         with self._changed:
             now = self._clock()
+            self._excuse_pause(now)
             self._expire_leases(now)
             tick = self._begin_tick(now)
             owed = self._table.to_close()
@@ -357,6 +358,16 @@ class EngineLoop:
                 slot.keep_unread(tick.output.text[index], tick.output.heard[index])
 
     # ---- opening, prefill, closing -----------------------------------------------------------------------------------
+
+    def _excuse_pause(self, now: float) -> None:
+        """Where this thread did not run (a process that was stopped, a machine that slept), its clients did not run
+        either, most likely: that time is not held against their leases."""
+        pause_s = now - self._heartbeat_s
+        if pause_s <= STALE_HEARTBEAT_S:
+            return
+        log.warning("engine did not run", seconds=round(pause_s, 1), slots_in_use=self._table.in_use)
+        for slot in self._table:
+            slot.last_use_s = min(now, slot.last_use_s + pause_s)
 
     def _expire_leases(self, now: float) -> None:
         for exchange in self._waiting:  # whoever waits for us is there, however long the last step took

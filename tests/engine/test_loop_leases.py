@@ -122,6 +122,27 @@ def test_an_exchange_that_came_in_during_a_very_long_step_keeps_the_lease() -> N
     assert _status(world, one) is SlotStatus.REVOKED
 
 
+def test_a_machine_that_slept_takes_no_lease_away() -> None:
+    world = World()
+    one, other = world.go_live(2)
+    world.exchange(one, other)
+    world.clock.advance(60.0)
+    world.loop.poll()  # the engine wakes up before its client does
+    assert [output.status for output in world.exchange(one, other).outputs] == [SlotStatus.LIVE, SlotStatus.LIVE]
+
+
+def test_who_does_not_come_back_after_a_sleep_loses_the_lease() -> None:
+    world = World()
+    one, other = world.go_live(2)
+    world.exchange(one, other)
+    world.clock.advance(60.0)
+    world.loop.poll()
+    awake_s = world.clock.now
+    while world.clock.now < awake_s + LEASE_TTL_S + 0.2:
+        world.exchange(other)
+    assert world.stepper.closed == [one.slot]
+
+
 @pytest.mark.parametrize(
     "forged",
     [

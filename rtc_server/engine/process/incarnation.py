@@ -39,6 +39,7 @@ from rtc_server.engine.process.messages import (
 from rtc_server.engine.process.telemetry import ForwardedMetrics
 from rtc_server.engine.process.wire import WireError, unpack_pcm
 from rtc_server.engine.stepper import FrameSpec
+from rtc_server.engine.silence import SilenceWatch
 from rtc_server.errors import EngineUnavailable
 from rtc_server.log import get_logger
 
@@ -75,7 +76,8 @@ class Incarnation:
     def __init__(self, launch: Launch, arguments: Sequence[str], *, restart_after_s: float) -> None:
         self._launch = launch
         self._arguments = arguments
-        self._restart_after_s = restart_after_s
+        self._hearing = SilenceWatch(launch.lost_after_s)
+        self._readiness = SilenceWatch(restart_after_s)
         self._link: Link[FromEngine, ToEngine] = Link(FROM_ENGINE, TO_ENGINE, self._receive, self._on_lost)
         self._child: Child | None = None
         self._watching: asyncio.Task[str] | None = None
@@ -145,7 +147,7 @@ class Incarnation:
         """Raises: EngineUnavailable if the process is gone, or was silent for too long."""
         if self._lost.is_set():
             raise self._gone()
-        if self.silent_s > self._launch.lost_after_s:
+        if self._is_silent():
             raise self._silent()
 
     def new_id(self) -> int:
@@ -231,6 +233,9 @@ class Incarnation:
             return EngineUnavailable("the engine has stopped")
         return EngineUnavailable("the engine process has died", hint=STARTING_AGAIN)
 
+    def _is_silent(self) -> bool:
+        return self._hearing.is_lost(self._heard_s, time.monotonic())
+
     def _silent(self) -> EngineUnavailable:
         return EngineUnavailable(f"the engine has been silent for {self.silent_s:.1f} s")
 
@@ -267,11 +272,10 @@ class Incarnation:
         return EngineUnavailable(f"the engine process {child.how_it_ended} while it was loading", hint=hint)
 
     def _check_health(self, child: Child) -> None:
-        if self.silent_s > self._launch.lost_after_s:
+        if self._is_silent():
             self._fail_waiting(self._silent)
-        unready_s = time.monotonic() - self._ready_s
-        if unready_s > self._restart_after_s and not self._ending:
-            log.error(
-                "engine was not ready for too long, its process is ended", pid=child.pid, for_s=round(unready_s, 1)
-            )
+        now = time.monotonic()
+        if self._readiness.is_lost(self._ready_s, now) and not self._ending:
+            unready_s = round(now - self._ready_s, 1)
+            log.error("engine was not ready for too long, its process is ended", pid=child.pid, for_s=unready_s)
             child.kill()
