@@ -17,6 +17,8 @@
     │   ├── InvalidNumber        what cannot be dialled: a pattern in the place of a number
     │   ├── NumberNotAllowed     a number that the settings of its trunk do not let through
     │   ├── NotConnected         a session whose caller is away just now, a phone call that is not answered
+    │   ├── TransferPending      a phone call that is being transferred already
+    │   ├── DigitsPending        keys, while as many wait to be pressed as may
     │   ├── OldIceSession        a change of an ICE session that is over
     │   ├── TooManyResumes       a client that takes its conversation over again and again
     │   ├── NoVoiceSample        a voice that nobody can listen to, or none at all
@@ -138,6 +140,16 @@ class NumberNotAllowed(ClientError):
 
 class NotConnected(ClientError):
     code = "not_connected"
+    http_status = 409
+
+
+class TransferPending(ClientError):
+    code = "transfer_pending"
+    http_status = 409
+
+
+class DigitsPending(ClientError):
+    code = "digits_pending"
     http_status = 409
 
 

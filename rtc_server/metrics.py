@@ -16,6 +16,12 @@ SETUP_SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10, 15),
 )
 DATAGRAMS_DROPPED = Counter("rtc_datagrams_dropped_total", "Datagrams of strangers, or malformed", ["reason"])
+SIP_CONNECTIONS_REFUSED = Counter(
+    "rtc_sip_connections_refused_total", "Connections of SIP that did not come about", ["reason"]
+)
+SIP_CONNECTIONS_CLOSED = Counter(
+    "rtc_sip_connections_closed_total", "Connections of SIP that ended, by either side", ["reason"]
+)
 PACKETS = Counter("rtc_packets_total", "RTP packets", ["direction"])
 PACKETS_RECOVERED = Counter("rtc_packets_recovered_total", "Packets of callers taken from a copy in a later one (RED)")
 FEC_SECONDS = Counter("rtc_fec_seconds_total", "Audio of callers taken from the FEC of a later packet")

@@ -29,11 +29,11 @@ from rtc_server.transports.pacer import Pacer
 from rtc_server.transports.sip.call.rtpmedia import RtpMedia
 from rtc_server.transports.sip.call.surroundings import CallSettings
 from rtc_server.transports.sip.flow import DEFAULT_PORT, Flow, transport_named
-from rtc_server.transports.sip.hosts import host_and_port
+from rtc_server.transports.sip.hosts import host_and_port, is_address
 from rtc_server.transports.sip.media.rtpport import MIN_REST_S, RtpPorts, pairs_between
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.negotiation.agreedmedia import MediaPolicy
-from rtc_server.transports.sip.network.addresses import WILDCARDS
+from rtc_server.transports.sip.network.addresses import WILDCARDS, advertised_beside
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
@@ -98,6 +98,27 @@ def useless(sip: SipSettings) -> Iterator[tuple[str, str, str]]:
         if not trunk.numbers and trunk.target is None:
             trouble = "it has no numbers and no target: every call gets 404, and none can be made"
             yield f"trunk {trunk.name}", trouble, "add [[sip.trunks.numbers]] below it, or set target"
+        elif sip.listen and (lacking := _place_lacking(trunk, build_listen(sip))) is not None:
+            kind, example = lacking
+            trouble = (
+                f"listen has no {kind}, and calls to target={trunk.target!r} would leave from one: none can be made"
+            )
+            yield f"trunk {trunk.name}", trouble, f'add "{example}" to listen, or choose another target'
+
+
+def _place_lacking(trunk: SipTrunkSettings, listen: Sequence[ListenOn]) -> tuple[str, str] | None:
+    """Which kind of place the trunk's target needs, and one such. Connections are opened from anywhere."""
+    if trunk.target is None or not trunk.target.startswith("udp:"):
+        return None
+    _, host, _ = parse_target(trunk.target)
+    listened_on = {":" in place.host for place in listen if place.transport == "udp"}
+    if not is_address(host):
+        return None if listened_on else ("udp place", "udp:0.0.0.0:5060")
+    if (":" in host) in listened_on:
+        return None
+    if ":" in host:
+        return "udp place with an IPv6 address", "udp:[::]:5060"
+    return "udp place with an IPv4 address", "udp:0.0.0.0:5060"
 
 
 def few_ports(sip: SipSettings, slots: int) -> tuple[str, str] | None:
@@ -126,8 +147,8 @@ def line_in_words(sip: SipSettings, own_addresses: Sequence[str]) -> str:
 
 
 def _told(sip: SipSettings, place: ListenOn, own_addresses: Sequence[str]) -> str:
-    if sip.advertise_ip is not None:
-        return sip.advertise_ip
+    if (advertised := advertised_beside(place.host, sip.advertise_ip)) is not None:
+        return advertised
     if place.host not in WILDCARDS:
         return place.host
     return next((address for address in own_addresses if (":" in address) == (":" in place.host)), place.host)

@@ -122,7 +122,8 @@ class SipNumberSettings(_Table):
 
     pattern: str = Field(min_length=1, max_length=128)
     """``+15550100``, ``+1555*``, or between slashes a regular expression without groups: ``/[+]?1555\\d{4}/``."""
-    persona: str | None = Field(default=None, max_length=32_768)
+    persona: str | None = None
+    """As long as the engine takes, which is looked at when it is there."""
     voice: str | None = Field(default=None, min_length=1, max_length=256)
     max_calls: int | None = Field(default=None, ge=1)
     allow_callers: tuple[str, ...] = Field(default=(), max_length=1000)

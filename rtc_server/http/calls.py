@@ -221,4 +221,6 @@ async def _read(request: web.Request, model: type[_B], hint: str, *, empty: bool
 
 def _known_fields(model: type[_Body]) -> str:
     names = [field.alias or name for name, field in model.model_fields.items()]
-    return f"known are {', '.join(names)}" if names else "this request has no fields"
+    if not names:
+        return "this request has no fields"
+    return f"known {'is' if len(names) == 1 else 'are'} {', '.join(names)}"

@@ -193,7 +193,7 @@ class Sessions:
             return await self._update_ice(request, session)
         if request.content_type != SDP and "candidates" in (body := await read_json(request)):
             if not isinstance(body["candidates"], list):
-                raise BadRequest("candidates is not a list")
+                raise BadRequest("candidates is not a list", hint='send {"candidates": []}')
             # The peer's checks tell where it is; its candidates are never needed.
             return web.Response(status=204)
         offer = await read_offer(request)
@@ -289,7 +289,7 @@ async def read_json(request: web.Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadRequest("the body is not JSON", hint=f"send application/json or {SDP}") from None
     if not isinstance(body, dict):
-        raise BadRequest("the body is not a JSON object")
+        raise BadRequest("the body is not a JSON object", hint='send one such as {"sdp": "v=0...", "type": "offer"}')
     return body
 
 
@@ -299,10 +299,11 @@ async def read_text(request: web.Request) -> str:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return (await request.read()).decode()
     except TimeoutError:
-        raise BadRequest(f"the body did not come within {BODY_TIMEOUT_S:.0f} s") from None
+        hint = "send all of it at once; is Content-Length right?"
+        raise BadRequest(f"the body did not come within {BODY_TIMEOUT_S:.0f} s", hint=hint) from None
     except (web.RequestPayloadError, ConnectionError):
         raise BadRequest("the body cannot be read", hint="check Content-Encoding and Transfer-Encoding") from None
     except UnicodeDecodeError:
-        raise BadRequest("the body is not UTF-8") from None
+        raise BadRequest("the body is not UTF-8", hint="write it as UTF-8") from None
     except web.HTTPRequestEntityTooLarge:
-        raise TooLarge(f"the body is over {MAX_BODY_BYTES} bytes") from None
+        raise TooLarge(f"the body is over {MAX_BODY_BYTES} bytes", hint="see limits in /v1/config") from None

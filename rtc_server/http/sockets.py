@@ -266,10 +266,10 @@ async def _upgrade(request: web.Request) -> tuple[web.WebSocketResponse, Aiohttp
     try:
         writer = await response.prepare(request)
     except ConnectionError:
-        raise BadRequest("the connection was closed before its upgrade") from None
+        raise BadRequest("the connection was closed before its upgrade", hint="connect again") from None
     transport = request.transport
     if transport is None:
-        raise BadRequest("the connection was closed at its upgrade")
+        raise BadRequest("the connection was closed at its upgrade", hint="connect again")
     transport.set_write_buffer_limits(high=1, low=0)  # paused as long as anything is left; TLS would take 0 for always
     _keep_little_unsent(transport.get_extra_info("socket"))
     return response, AiohttpWire(response, writer, request.protocol, transport)

@@ -118,16 +118,6 @@ class ReceiverStatistics:
             delay_since_last_sr=max(0, min(0xFFFFFFFF, int(delay * 65536))),
         )
 
-    @property
-    def jitter_ms(self) -> float:
-        """Interarrival jitter, RFC 3550 A.8."""
-        return self._jitter * 1000 / self._clock_hz
-
-    @property
-    def packets_lost(self) -> int:
-        """Since the source began, duplicates counted against it."""
-        return self._highest - self._first + 1 - self._received if self._ssrc is not None else 0
-
     def _restart(self, sequence_number: int) -> None:
         self._first = self._highest = sequence_number
         self._received = self._expected_before = self._received_before = 0

@@ -1,4 +1,4 @@
-"""RTP packets: reading, writing, and counters that wrap (RFC 3550 section 5, header extensions of RFC 8285 skipped)."""
+"""RTP packets: reading, writing, and distances on wrapping counters (RFC 3550 section 5, RFC 8285 skipped)."""
 
 from __future__ import annotations
 
@@ -80,39 +80,6 @@ def write_packet(
     """The bytes of a plain packet, without building an RtpPacket first. Sequence number and timestamp are wrapped."""
     second = payload_type | 0x80 if marker else payload_type
     return _HEADER.pack(_VERSION_2, second, sequence_number & 0xFFFF, timestamp & 0xFFFFFFFF, ssrc) + payload
-
-
-class Unwrapper:
-    """A counter that wraps at 2**bits becomes one that does not; steps back stay steps back.
-
-    Each value is placed within half a range of the greatest one so far. The first value stands for itself.
-    """
-
-    def __init__(self, bits: int) -> None:
-        self._range = 1 << bits
-        self._greatest: int | None = None
-
-    def unwrap(self, value: int) -> int:
-        if self._greatest is None:
-            self._greatest = value
-            return value
-        unwrapped = self._greatest + signed_difference(value, self._greatest, self._range)
-        self._greatest = max(self._greatest, unwrapped)
-        return unwrapped
-
-
-class SequenceUnwrapper(Unwrapper):
-    """RTP sequence numbers, 16 bits."""
-
-    def __init__(self) -> None:
-        super().__init__(16)
-
-
-class TimestampUnwrapper(Unwrapper):
-    """RTP timestamps, 32 bits."""
-
-    def __init__(self) -> None:
-        super().__init__(32)
 
 
 def signed_difference(value: int, reference: int, modulus: int) -> int:

@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rtc_server.errors import DigitsPending
+
 DIGITS = "0123456789*#ABCD"
 """By event code (RFC 4733 section 3.2). What is above them, such as the hook flash (16), is no digit."""
 MAX_DURATION = 0xFFFF
@@ -65,13 +67,12 @@ class DigitReceiver:
         self._ended: deque[str] = deque()
         """At most two: one packet may tell that one event has ended and that another has."""
 
-    def receive(self, now: float, payload: bytes, timestamp: int, marker: bool) -> str | None:
+    def receive(self, now: float, payload: bytes, timestamp: int) -> str | None:
         """One packet, in the order of arrival.
 
         Args:
             now: monotonic seconds.
             timestamp: of the packet, which is that of the event's beginning.
-            marker: of no meaning here.
 
         Returns: a digit that has ended.
         """
@@ -160,14 +161,17 @@ class DigitSender:
     def queue(self, digits: str) -> None:
         """Send these behind what is queued already: 0 to 9, * and #, A to D.
 
-        Raises: ValueError, for what is no key of a phone, or more than `MAX_QUEUED`; then nothing is queued.
+        Raises: ValueError, for what is no key of a phone; DigitsPending, for more than `MAX_QUEUED`. Then nothing is
+            queued.
         """
         keys = digits.upper()
         for key in keys:
             if key not in DIGITS:
                 raise ValueError(f"{key!r} is no key of a phone: 0-9, *, #, A-D")
         if len(self._waiting) + len(keys) > MAX_QUEUED:
-            raise ValueError(f"more than {MAX_QUEUED} digits wait to be sent")
+            raise DigitsPending(
+                f"more than {MAX_QUEUED} digits would wait to be sent", hint="send these later: five go out in a second"
+            )
         self._waiting.extend(DIGITS.index(key) for key in keys)
 
     def next(self, timestamp: int) -> EventPacket | None:

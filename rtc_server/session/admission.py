@@ -106,7 +106,8 @@ class Admission:
             raise BadRequest("persona has characters that are no text (lone surrogates)", hint="send it as UTF-8")
         if persona is not None and len(persona) > spec.max_persona_chars:
             raise BadRequest(
-                f"persona has {len(persona)} characters", hint=f"at most {spec.max_persona_chars} are possible"
+                f"persona has {len(persona)} characters",
+                hint=f"the engine {spec.name} takes at most {spec.max_persona_chars}",
             )
         return SessionPrompt(persona=persona, voice=voice, seed=asked.seed, sampling=asked.sampling)
 

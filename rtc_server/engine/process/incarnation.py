@@ -38,8 +38,8 @@ from rtc_server.engine.process.messages import (
 )
 from rtc_server.engine.process.telemetry import ForwardedMetrics
 from rtc_server.engine.process.wire import WireError, unpack_pcm
-from rtc_server.engine.stepper import FrameSpec
 from rtc_server.engine.silence import SilenceWatch
+from rtc_server.engine.stepper import FrameSpec
 from rtc_server.errors import EngineUnavailable
 from rtc_server.log import get_logger
 

@@ -66,7 +66,7 @@ class RtpReceiver:
         if kind not in (audio.payload_type, audio.red_payload_type, audio.comfort_noise_payload_type):
             self.statistics.received_other(packet.sequence_number, packet.ssrc)
             if kind == self._digits_payload_type:
-                self._tell(self._digits.receive(now, packet.payload, packet.timestamp, packet.marker))
+                self._tell(self._digits.receive(now, packet.payload, packet.timestamp))
             return False
         self.statistics.received(now, packet.sequence_number, packet.timestamp, packet.ssrc)
         if kind == audio.payload_type:

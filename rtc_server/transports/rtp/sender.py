@@ -101,7 +101,8 @@ class RtpSender:
     def queue_digits(self, digits: str) -> None:
         """Send these instead of audio, from the next slot on.
 
-        Raises: ValueError, for what is no key of a phone, or where no telephone events are agreed on.
+        Raises: ValueError, for what is no key of a phone, or where no telephone events are agreed on; DigitsPending,
+            where too many wait.
         """
         if self._digits is None or self._digit_format is None:
             raise ValueError("the other end takes no telephone events")

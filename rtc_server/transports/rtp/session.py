@@ -226,7 +226,8 @@ class RtpSession:
     def send_digits(self, digits: str) -> None:
         """Send them one after the other, each as telephone events in the place of audio.
 
-        Raises: ValueError, for what is no key of a phone, or where no telephone events are agreed on.
+        Raises: ValueError, for what is no key of a phone, or where no telephone events are agreed on; DigitsPending,
+            where too many wait.
         """
         self._agreed.sender.queue_digits(digits)
 

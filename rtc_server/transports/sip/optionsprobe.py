@@ -1,7 +1,7 @@
 """Does somebody who speaks SIP answer there? For ``rtc-server check``; a running server never asks.
 
-An OPTIONS is sent as RFC 3261 section 11 has it, from sockets of its own. Any answer shows that messages go both ways;
-its status says how the other end feels about us.
+An OPTIONS is sent as RFC 3261 section 11 has it, from sockets of its own at the addresses where the server listens. Any
+answer shows that messages go both ways; its status says how the other end feels about us.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rtc_server.transports.sip.flow import Address, Flow
@@ -56,6 +57,7 @@ class Answer:
 
 async def ask_options(
     target: Target,
+    listen: Iterable[ListenOn],
     *,
     tls: TlsSettings | None = None,
     advertise: str | None = None,
@@ -66,12 +68,13 @@ async def ask_options(
     """Ask `target` what it can do.
 
     Args:
+        listen: where the server is spoken to. Whom none of its UDP places leads to over UDP is not asked either.
         advertise: as `SipNetwork` has it; shows in From, Via and Contact.
 
     Raises: OSError where there is no way there, TimeoutError where there is one and no answer comes by it,
         ConfigError for `tls`.
     """
-    question = _Question(tls, advertise, resolver, intervals)
+    question = _Question(_free_ports(listen), tls, advertise, resolver, intervals)
     try:
         async with asyncio.timeout(timeout_s):
             return await question.ask(target)
@@ -87,12 +90,17 @@ class _Question:
     """One request, and the sockets and timers that it needs."""
 
     def __init__(
-        self, tls: TlsSettings | None, advertise: str | None, resolver: Resolver | None, intervals: Intervals | None
+        self,
+        places: list[ListenOn],
+        tls: TlsSettings | None,
+        advertise: str | None,
+        resolver: Resolver | None,
+        intervals: Intervals | None,
     ) -> None:
         timers = Timers(time.monotonic)
         self._timer_loop = TimerLoop(timers)
         self._network = SipNetwork(
-            _free_ports(), self._on_message, self._on_closed, tls=tls, advertise=advertise, resolver=resolver
+            places, self._on_message, self._on_closed, tls=tls, advertise=advertise, resolver=resolver
         )
         self._transactions = Transactions(
             self._network.send,
@@ -171,9 +179,10 @@ def _seen_as(response: Response) -> Address | None:
     return None if host is None else (host.strip("[]"), port)
 
 
-def _free_ports() -> list[ListenOn]:
-    """One UDP port for each address family that this machine has."""
-    return [place for place in (ListenOn("udp", "0.0.0.0", 0), ListenOn("udp", "::", 0)) if _is_there(place)]
+def _free_ports(listen: Iterable[ListenOn]) -> list[ListenOn]:
+    """One UDP port at each address that is listened on over UDP, and that this machine has."""
+    hosts = dict.fromkeys(place.host for place in listen if place.transport == "udp")
+    return [place for place in (ListenOn("udp", host, 0) for host in hosts) if _is_there(place)]
 
 
 def _is_there(place: ListenOn) -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from rtc_server.engine.stepper import SessionPrompt
@@ -19,12 +20,11 @@ from rtc_server.session.admission import Admission
 from rtc_server.transports.sip.call.answers import METHODS, describe_us, refuse, refuse_error
 from rtc_server.transports.sip.call.call import Call, CallDetails
 from rtc_server.transports.sip.call.calls import Calls
-from rtc_server.transports.sip.call.contact import contact_of
 from rtc_server.transports.sip.call.dialling import Wish, plan
 from rtc_server.transports.sip.call.outbound import OutboundCall
 from rtc_server.transports.sip.call.reception import Reception
 from rtc_server.transports.sip.call.referrals import Referrals
-from rtc_server.transports.sip.call.surroundings import CallSettings, Media, Network, Surroundings, Tasks
+from rtc_server.transports.sip.call.surroundings import CallSettings, Media, Network, Surroundings, Tasks, admit
 from rtc_server.transports.sip.dialog.dialog import id_of_request, tag_of
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
@@ -81,6 +81,9 @@ class UserAgent:
         timers: Timers | None = None,
         source: random.Random | None = None,
     ) -> None:
+        settings, intervals = settings or CallSettings(), intervals or Intervals()
+        # How long a call of ours rings is the settings' business: timer C is a proxy's, and must not end it before.
+        intervals = replace(intervals, invite_s=max(intervals.invite_s, settings.ring_s))
         self._timers = Timers(clock) if timers is None else timers
         self._timer_loop = TimerLoop(self._timers)
         self._gatekeeper = gatekeeper
@@ -101,12 +104,12 @@ class UserAgent:
         self._around = Surroundings(
             self._transactions,
             self._timers,
-            intervals or Intervals(),
+            intervals,
             self._network,
             media,
             admission,
             self._tasks,
-            settings or CallSettings(),
+            settings,
             clock,
             source or random.SystemRandom(),
         )
@@ -159,28 +162,29 @@ class UserAgent:
         no call then.
         """
         wanted = plan(Wish(to, from_, trunk, metadata or {}), self.trunks)
-        if self._draining:
-            raise EngineDraining("the server is shutting down", hint="try again in half a minute")
+        self._check_not_draining()
         if not self._reception.has_room(wanted.trunk):
             raise TrunkBusy(f"the trunk {wanted.trunk.name!r} has as many calls as it may", hint="try again later")
         prompt = SessionPrompt(persona=persona, voice=voice, seed=seed)
         self._admission.check()
         self._admission.prompt(prompt)
-        call = OutboundCall(
-            self._around,
-            CallDetails(wanted.trunk, wanted.caller, wanted.callee, metadata or {}),
-            self.calls,
-            wanted.dialled,
-            lambda flow: contact_of(self._network, flow),
-        )
-        self.calls.add(call)
+        with self.calls.expected(wanted.trunk):
+            session = await admit(self._around, prompt, wanted.trunk.name)
         try:
-            await call.prepare(prompt)
-        except RtcServerError:
-            self.calls.forget(call)
+            self._check_not_draining()
+        except EngineDraining:
+            session.close("shutdown")
             raise
+        details = CallDetails(wanted.trunk, wanted.caller, wanted.callee, metadata or {})
+        call = OutboundCall(self._around, details, self.calls, wanted.dialled, prompt, session)
+        self.calls.add(call)
         call.start()
         return call
+
+    def _check_not_draining(self) -> None:
+        """Raises: EngineDraining."""
+        if self._draining:
+            raise EngineDraining("the server is shutting down", hint="try again in half a minute")
 
     # ---- what arrives ------------------------------------------------------------------------------------------------
 
@@ -262,7 +266,7 @@ class UserAgent:
         elif not isinstance(transaction, InviteServerTransaction):
             refuse(transaction, 481)
         elif self._draining:
-            stopping = EngineDraining("the server is shutting down")
+            stopping = EngineDraining("the server is shutting down", hint="try again in half a minute")
             self._reception.note_refusal(request, trunk, refuse_error(transaction, stopping), stopping.message)
         else:
             self._reception.receive(transaction, request, trunk)
@@ -271,7 +275,9 @@ class UserAgent:
         """A trunk asks whether to send calls here. A full server is no reason to take it out: each call is told. No
         state is kept of it."""
         if self._draining:
-            self._answer_unavailable(transaction, EngineDraining("the server is shutting down"))
+            self._answer_unavailable(
+                transaction, EngineDraining("the server is shutting down", hint="try again in half a minute")
+            )
             return
         try:
             self._admission.check()

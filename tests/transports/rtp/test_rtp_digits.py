@@ -96,7 +96,7 @@ def test_digits_of_ours_take_the_place_of_audio_in_one_stream(audio: AudioFormat
     assert numbers == list(range(len(rig.wire)))
     events = [packet for packet in rig.wire if packet.payload_type == 101]
     receiver = DigitReceiver()
-    heard = [receiver.receive(0.0, event.payload, event.timestamp, event.marker) for event in events]
+    heard = [receiver.receive(0.0, event.payload, event.timestamp) for event in events]
     assert [digit for digit in heard if digit] == ["1", "#"]
     assert events[0].timestamp == 10 * audio.clock_hz // 50
     assert [event.marker for event in events].count(True) == 2

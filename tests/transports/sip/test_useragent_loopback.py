@@ -17,6 +17,7 @@ from rtc_server.transports.sip.call.call import Call, CallState
 from rtc_server.transports.sip.call.rtpmedia import RtpMedia
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.media.rtpport import RtpPorts
+from rtc_server.transports.sip.network.addresses import OwnAddress
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
 from rtc_server.transports.sip.network.target import Target
@@ -31,9 +32,9 @@ from tests.transports.sip.call.fakes import audio_of
 from tests.transports.sip.call.phone import Phone, sdp
 
 
-def udp_socket() -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    bound.bind(("127.0.0.1", 0))
+def udp_socket(host: str) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    bound.bind((host, 0))
     bound.setblocking(False)
     return bound
 
@@ -41,15 +42,16 @@ def udp_socket() -> socket.socket:
 class Line:
     """A server, and a phone with two sockets."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", advertise: str | None = None) -> None:
+        self._host, self._advertise = host, advertise
         clock: Any = time.monotonic
         self.house = House(clock=clock, engine=FakeEngine(agent=8000))
-        self.sip, self.rtp = udp_socket(), udp_socket()
+        self.sip, self.rtp = udp_socket(host), udp_socket(host)
         self.pacer = Pacer()
         trunk = Trunk(
             "phone",
-            networks=(ip_network("127.0.0.0/8"),),
-            target=Target("udp", *self.sip.getsockname()),
+            networks=(ip_network(host),),
+            target=Target("udp", *self.sip.getsockname()[:2]),
             dialable=(Pattern("*"),),
             numbers=(NumberRule(Pattern("*")),),
         )
@@ -65,7 +67,8 @@ class Line:
         self.heard = 0
 
     def _open(self, on_message: Any, on_closed: Any, on_unreadable: Any) -> SipNetwork:
-        self.network = SipNetwork([ListenOn("udp", "127.0.0.1", 0)], on_message, on_closed, on_unreadable=on_unreadable)
+        places = [ListenOn("udp", self._host, 0)]
+        self.network = SipNetwork(places, on_message, on_closed, on_unreadable=on_unreadable, advertise=self._advertise)
         return self.network
 
     async def start(self) -> None:
@@ -73,7 +76,7 @@ class Line:
         self.pacer.start()
         (place,) = self.network.listening
         self.server = (place.host, place.port)
-        flow = Flow("udp", self.server, self.sip.getsockname())
+        flow = Flow("udp", self.server, self.sip.getsockname()[:2])
         self.phone = Phone(lambda data, _: self.sip.sendto(data, self.server) and None, flow)
 
     async def close(self) -> None:
@@ -85,7 +88,7 @@ class Line:
 
     @property
     def sdp(self) -> str:
-        return sdp(port=self.rtp.getsockname()[1], address="127.0.0.1")
+        return sdp(port=self.rtp.getsockname()[1], address=self._host)
 
     async def until(self, name: str) -> None:
         """The phone receives this method or status."""
@@ -98,7 +101,7 @@ class Line:
         """A fifth of a second of conversation."""
         for number in range(10):
             packet = struct.pack("!BBHII", 0x80, 0, number, 160 * number, 7) + b"\xff" * 160
-            self.rtp.sendto(packet, ("127.0.0.1", port))
+            self.rtp.sendto(packet, (self._host, port))
             if number % 4 == 0:
                 await self.house.conductor.tick()
             await self._pump(0.02)
@@ -125,6 +128,16 @@ async def line() -> AsyncIterator[Line]:
     await line.close()
 
 
+@pytest.fixture
+async def line_6(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
+    """Over IPv6, of a server that advertises an IPv4 address even to this machine."""
+    monkeypatch.setattr(OwnAddress, "_is_local", lambda own, remote: False)
+    line = Line("::1", advertise="203.0.113.7")
+    await line.start()
+    yield line
+    await line.close()
+
+
 async def end_of(line: Line, call: Call) -> None:
     async with asyncio.timeout(5):
         while line.ports.in_use or line.house.engine.leases:
@@ -132,18 +145,29 @@ async def end_of(line: Line, call: Call) -> None:
     assert call.end_reason is not None
 
 
-async def test_caller_is_answered_and_hears_the_agent(line: Line) -> None:
+async def is_answered_and_hears_the_agent(line: Line) -> bytes:
+    """Until the caller hangs up. The SDP of the answer."""
     line.phone.invite(line.sdp)
     await line.until("180")
     await line.until("200")
     line.phone.ack()
-    await line.talk(audio_of(line.phone.last.body).port)
+    answer = line.phone.last.body
+    await line.talk(audio_of(answer).port)
     assert line.heard >= 4
     (call,) = line.agent.calls
     line.phone.send("BYE")
     await line.until("200")
     await end_of(line, call)
     assert call.end_reason == "peer_closed"
+    return answer
+
+
+async def test_caller_is_answered_and_hears_the_agent(line: Line) -> None:
+    assert b"c=IN IP4 127.0.0.1\r\n" in await is_answered_and_hears_the_agent(line)
+
+
+async def test_caller_over_ipv6_is_answered_whatever_ipv4_address_is_advertised(line_6: Line) -> None:
+    assert b"c=IN IP6 ::1\r\n" in await is_answered_and_hears_the_agent(line_6)
 
 
 async def test_callee_is_rung_and_hears_the_agent(line: Line) -> None:

@@ -202,6 +202,24 @@ async def test_what_was_said_before_the_agent_was_there_delays_nothing_and_is_no
 
 
 @in_virtual_time
+async def test_who_connects_and_allows_the_microphone_two_minutes_later_is_heard() -> None:
+    """As a page does that opens its socket before it asks the person."""
+    said = voice(25)
+    async with Server(slots=1) as server:
+        caller = await server.call(Pace.REALTIME)
+        for _ in range(120):
+            await asyncio.sleep(1)
+            assert caller.session.state in (State.PREFILL, State.LIVE) and not caller.wire.closed
+        assert not server.engine.heard_from(caller).any()
+        for number in range(25):
+            await caller.leg.feed(said[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES])
+            await asyncio.sleep(0.08)
+        await asyncio.sleep(0.5)
+        assert _end_of(said[-480:], caller.wire.pcm) is not None
+        assert "input.dropped" not in caller.wire.types
+
+
+@in_virtual_time
 async def test_close_in_real_time_answers_what_came() -> None:
     async with Server() as server:
         caller = await server.call(Pace.REALTIME)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from rtc_server import events, metrics
 from rtc_server.engine.stepper import SessionPrompt
-from rtc_server.errors import BadRequest, NotConnected, TransferRefused
+from rtc_server.errors import BadRequest, ClientError, NotConnected, TransferRefused
 from rtc_server.events import Numbered
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.call import digits
@@ -137,7 +137,7 @@ class Call(ABC):
         """Hand the other end on to someone else. Returns when it agrees to try; the feed tells how it goes, and the
         call ends by itself when it has worked.
 
-        Raises: BadRequest, NotConnected, TransferRefused.
+        Raises: BadRequest, NotConnected, TransferPending, TransferRefused.
         """
         self._check_not_ended()
         if self.state is not CallState.ANSWERED or self._established is None:
@@ -145,14 +145,14 @@ class Call(ABC):
         log.info("transfer asked for", call_id=self.id)
         try:
             await self._established.transfer.to(target_uri)
-        except (BadRequest, TransferRefused) as error:
+        except (ClientError, TransferRefused) as error:
             # The message of a bad request has the number in it.
-            reason = error.message if isinstance(error, TransferRefused) else error.code
+            reason = error.code if isinstance(error, BadRequest) else error.message
             log.info("transfer refused", call_id=self.id, reason=reason)
             raise
 
     def send_digits(self, text: str) -> None:
-        """Press keys. Raises: BadRequest, NotConnected."""
+        """Press keys. Raises: BadRequest, NotConnected, DigitsPending."""
         checked = digits.checked(text)
         self._check_not_ended()
         if self.state is not CallState.ANSWERED or self._media is None or self._media.leg is None:

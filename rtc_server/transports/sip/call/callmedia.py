@@ -8,7 +8,7 @@ from rtc_server.events import Numbered
 from rtc_server.session.attachment import Attachment
 from rtc_server.session.session import Session
 from rtc_server.transports.sip.call.surroundings import CallLeg, Media, Port
-from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia, MediaPolicy
+from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, LocalMedia, MediaPolicy
 from rtc_server.transports.sip.negotiation.offeranswer import MediaNegotiation
 from rtc_server.transports.sip.negotiation.remotemedia import DISCARD_PORT
 
@@ -19,8 +19,8 @@ class CallMedia:
     Args:
         on_event: hears every event of the session.
         on_closed: the session has closed the leg, and with it the ports.
-        on_hold: what the other end of an answered call wants: True, when it takes no audio of ours; False, when it does
-            again.
+        on_hold: the other end of an answered call has put it on hold, or taken it off again. It holds when it takes
+            our audio no more, or gives and takes none. Who never took any, and talks, does not hold.
     """
 
     def __init__(
@@ -32,7 +32,6 @@ class CallMedia:
         on_hold: Callable[[bool], None],
     ) -> None:
         self.leg: CallLeg | None = None
-        self.held = False
         self.peer_host: str | None = None
         """Where the other end's signalling comes from, an IP literal."""
         self._media = media
@@ -43,6 +42,9 @@ class CallMedia:
         self._session: Session | None = None
         self._attachment: Attachment | None = None
         self._answered = False
+        self._listened = False
+        """The other end has taken our audio behind the answer."""
+        self._held = False
         self._closed = False
         self._port: Port | None = None
         self._negotiation: MediaNegotiation | None = None
@@ -87,15 +89,22 @@ class CallMedia:
         attachment.on_connected()
 
     def follow(self) -> None:
-        """Send and receive what is agreed on now."""
+        """Send and receive what was agreed on just now. Not to be called for less: the leg then looks anew for where
+        the other end's audio comes from."""
         agreed = None if self._negotiation is None else self._negotiation.agreed
         if agreed is None or self.leg is None or self._closed:
             return
         self.leg.agree(agreed, self.peer_host)
-        if self.held is agreed.sends_audio:
-            self.held = not agreed.sends_audio
-            if self._answered:
-                self._on_hold(self.held)
+        if self._answered:
+            self._follow_hold(self.leg, agreed)
+
+    def _follow_hold(self, leg: CallLeg, agreed: AgreedMedia) -> None:
+        self._listened = self._listened or agreed.sends_audio
+        held = not agreed.sends_audio and (self._listened or not agreed.expects_audio)
+        if held is not self._held:
+            self._held = held
+            leg.hold(held)
+            self._on_hold(held)
 
     def answer(self) -> None:
         """Audio flows from now on. Called once."""
@@ -103,8 +112,8 @@ class CallMedia:
             return
         self._answered = True
         self.leg.answer()
-        if self.held:
-            self._on_hold(True)
+        if self.negotiation.agreed is not None:
+            self._follow_hold(self.leg, self.negotiation.agreed)
 
     def keep_alive(self) -> None:
         if self.leg is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 
 from rtc_server.transports.sip.call.call import Call, CallObserver, CallState
@@ -12,6 +13,7 @@ from rtc_server.transports.sip.dialog.dialog import DialogId
 from rtc_server.transports.sip.message.message import Request
 from rtc_server.transports.sip.transaction.base import ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Timers
+from rtc_server.transports.sip.trunk.trunks import Trunk
 
 REMEMBERED_S = 60.0
 MAX_REMEMBERED = 256
@@ -26,6 +28,7 @@ class Calls(CallObserver):
         self._referrals = referrals
         self._live: dict[str, Call] = {}
         self._ended: dict[str, tuple[float, Call]] = {}
+        self._expected: list[str] = []  # names of trunks
         self._not_over: set[str] = set()
         self._by_dialog: dict[DialogId, Call] = {}
         self._none_left = asyncio.Event()
@@ -38,6 +41,21 @@ class Calls(CallObserver):
 
     def __len__(self) -> int:
         return len(self._live)
+
+    def count(self, trunk: Trunk | None = None) -> int:
+        """What the limits are about, of one trunk or of all: those that have not ended, and those that are expected."""
+        if trunk is None:
+            return len(self) + len(self._expected)
+        return sum(call.trunk is trunk for call in self) + self._expected.count(trunk.name)
+
+    @contextlib.contextmanager
+    def expected(self, trunk: Trunk) -> Iterator[None]:
+        """A call that is to be, unless it gets no slot. It has its place, and nobody hears of it."""
+        self._expected.append(trunk.name)
+        try:
+            yield
+        finally:
+            self._expected.remove(trunk.name)
 
     @property
     def dialogs(self) -> int:
@@ -63,10 +81,6 @@ class Calls(CallObserver):
             self._not_over.add(call.id)
             self._none_left.clear()
             call.feed.pass_on = lambda event: self.feed.put({"call_id": call.id, **event})
-
-    def forget(self, call: Call) -> None:
-        """It has come to nothing, and who wanted it has been told."""
-        self._ended.pop(call.id, None)
 
     async def wait_over(self) -> None:
         """Until the last call has said goodbye."""

@@ -19,7 +19,8 @@ def checked(digits: str) -> str:
     """Raises: BadRequest."""
     upper = digits.upper()
     if _DIGITS.fullmatch(upper) is None:
-        raise BadRequest(f"{digits[:40]!r} are no digits", hint=f"1 to {MAX_DIGITS} of 0-9, A-D, * and #")
+        wrong = f"{len(digits)} digits are too many" if len(digits) > MAX_DIGITS else f"{digits!r} are no digits"
+        raise BadRequest(wrong, hint=f"1 to {MAX_DIGITS} of 0-9, A-D, * and #")
     return upper
 
 

@@ -57,8 +57,8 @@ class Established:
         )
 
     def _patience_s(self) -> float:
-        settings, media = self._around.settings, self._media
-        return settings.held_quiet_s if media.held or not media.expects_audio else settings.quiet_s
+        settings = self._around.settings
+        return settings.quiet_s if self._media.expects_audio else settings.held_quiet_s
 
     def start(self) -> None:
         self._probe.start()

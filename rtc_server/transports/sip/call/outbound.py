@@ -13,21 +13,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from rtc_server.engine.stepper import SessionPrompt
 from rtc_server.errors import CapacityError, RtcServerError
 from rtc_server.log import get_logger
+from rtc_server.session.session import Session
 from rtc_server.transports.sip.call.answers import SDP, describe_us_as_caller, requires
 from rtc_server.transports.sip.call.call import Call, CallDetails, CallObserver, CallState
-from rtc_server.transports.sip.call.callmedia import CallMedia
+from rtc_server.transports.sip.call.contact import contact_of
 from rtc_server.transports.sip.call.credentials import Credentials
 from rtc_server.transports.sip.call.endreason import outcome_of, reason_header
 from rtc_server.transports.sip.call.requests import DialogRequests
 from rtc_server.transports.sip.call.sessionrefresh import MAX_LENGTHENINGS, min_se
-from rtc_server.transports.sip.call.surroundings import Surroundings, admit
+from rtc_server.transports.sip.call.surroundings import Surroundings
 from rtc_server.transports.sip.dialog.dialog import Dialog, tag_of
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.headers import MAX_FORWARDS, CSeq, RAck
@@ -57,6 +58,11 @@ class Dialled:
 
 
 class OutboundCall(Call):
+    """
+    Args:
+        session: its slot; it ends with the call. The agent gets ready while it rings.
+    """
+
     direction = "outbound"
 
     def __init__(
@@ -65,11 +71,14 @@ class OutboundCall(Call):
         details: CallDetails,
         observer: CallObserver,
         dialled: Dialled,
-        contact_for: Callable[[Flow], str],
+        prompt: SessionPrompt,
+        session: Session,
     ) -> None:
         super().__init__(around, details, observer, CallState.CALLING)
+        self.prompt = prompt
+        self.session_id = session.id
+        self._make_media().adopt(session)
         self._dialled = dialled
-        self._contact_for = contact_for
         self._transaction: InviteClientTransaction | None = None
         self._sign_in = Credentials(self.trunk, self._is_of_trunk)
         self._called_host: str | None = None
@@ -78,39 +87,16 @@ class OutboundCall(Call):
         self._reliable_seen: dict[str, int] = {}
         self._answered_tags: set[str] = set()
         self._reaching: asyncio.Task[None] | None = None
+        self._early_answers: dict[str, bytes] = {}
+        """The last description of each branch that was any good, by its tag: the answer, where its 2xx has none."""
         self._early_media = False
         self._lengthened = 0
         self._ring_timer = around.timers.after(around.settings.ring_s, partial(self.end, "no_answer"))
 
-    async def prepare(self, prompt: SessionPrompt) -> None:
-        """Take a slot. The agent gets ready while it rings.
-
-        Raises: RtcServerError; the call has ended then.
-        """
-        self.prompt = prompt
-        try:
-            media = self._make_media()
-            session = await admit(self._around, prompt, self.id)
-            self.session_id = session.id
-            if self.state is CallState.ENDED:
-                session.close(self.end_reason or "call_ended")
-            else:
-                media.adopt(session)
-        except RtcServerError as error:
-            self.end(error.code, detail=error.message)
-            raise
-        except asyncio.CancelledError:
-            self.end("cancelled")
-            raise
-        except BaseException:
-            self.end("internal_error")
-            raise
-
     def start(self) -> None:
         """Ring. Returns at once."""
-        if self.state is not CallState.ENDED:
-            log.info("call dialled", call_id=self.id, session_id=self.session_id, trunk=self.trunk.name)
-            self._reaching = self._around.tasks.start(self._reach(), f"sip-call {self.id}")
+        log.info("call dialled", call_id=self.id, session_id=self.session_id, trunk=self.trunk.name)
+        self._reaching = self._around.tasks.start(self._reach(), f"sip-call {self.id}")
 
     # ---- calling -----------------------------------------------------------------------------------------------------
 
@@ -139,7 +125,7 @@ class OutboundCall(Call):
         headers.add("To", f"<{self._dialled.uri}>")
         headers.add("Call-ID", secrets.token_hex(16))
         headers.add("CSeq", "1 INVITE")
-        headers.add("Contact", self._contact_for(flow))
+        headers.add("Contact", contact_of(self._around.network, flow))
         for name, value in self._dialled.headers:
             headers.add(name, value)
         request = Request("INVITE", self._dialled.uri, headers, self._media.negotiation.make_offer())
@@ -164,6 +150,7 @@ class OutboundCall(Call):
         request.headers.set("CSeq", f"{number} INVITE")
         self._branches.clear()
         self._reliable_seen.clear()
+        self._early_answers.clear()
         self._send(request, flow)
 
     def _on_response(self, request: Request, flow: Flow, response: Response) -> None:
@@ -190,6 +177,7 @@ class OutboundCall(Call):
             self._lengthened += 1
             request.headers.set("Min-SE", str(minimum))
             request.headers.set("Session-Expires", str(max(minimum, self._around.settings.session_expires_s)))
+            self._sign_in.renew(request)
             self._send_again(request, flow)
         else:
             self.end(outcome_of(status), detail=str(status), tell_peer=False)
@@ -206,7 +194,7 @@ class OutboundCall(Call):
             self.state = CallState.RINGING
             self.feed.tell("ringing")
         if response.body and branch is not None:
-            self._hear_early(response.body)
+            self._hear_early(branch, response.body)
 
     def _branch(self, request: Request, flow: Flow, response: Response, may_be_new: bool) -> DialogRequests | None:
         """The dialog of this response; None where it makes none."""
@@ -234,7 +222,7 @@ class OutboundCall(Call):
         branch.send("PRACK", headers=[("RAck", str(RAck(int(text), invite.number, invite.method)))])
         return True
 
-    def _hear_early(self, body: bytes) -> None:
+    def _hear_early(self, branch: DialogRequests, body: bytes) -> None:
         """What is sent before the answer: a ring back tone, or an announcement. Our own media waits for the answer."""
         media = self._media
         if media is None:
@@ -243,6 +231,7 @@ class OutboundCall(Call):
             media.negotiation.take_answer(body)
         except MediaRefused:
             return
+        self._early_answers[branch.dialog.id.remote_tag] = body
         media.follow()
         if not self._early_media:
             self._early_media = True
@@ -278,22 +267,17 @@ class OutboundCall(Call):
         established = self._establish(branch, media)
         self.state = CallState.ANSWERED
         try:
-            self._take_answer(media, response.body)
+            # A 2xx has none where a reliable provisional response of the same branch had it (RFC 3262 section 5).
+            media.negotiation.take_answer(response.body or self._early_answers.get(branch.dialog.id.remote_tag, b""))
         except MediaRefused as refusal:
             self.end("media_refused", detail=refusal.message)
             return
+        media.follow()
         established.renegotiation.refresh.confirmed(response)
         established.start()
         self.feed.tell("answered")
         media.answer()
         log.info("call answered", call_id=self.id, session_id=self.session_id)
-
-    def _take_answer(self, media: CallMedia, body: bytes) -> None:
-        """Raises: MediaRefused."""
-        if not body and self._early_media:
-            return  # it came with a reliable provisional response
-        media.negotiation.take_answer(body)
-        media.follow()
 
     def _decline(self, branch: DialogRequests) -> None:
         """Nobody is there for this answer."""
@@ -326,6 +310,7 @@ class OutboundCall(Call):
 
     def _say_goodbye(self, was: CallState, reason: str, tell_peer: bool) -> None:
         self._ring_timer.cancel()
+        self._early_answers.clear()  # calls are remembered for a while
         if self._reaching is not None and asyncio.current_task() is not self._reaching:
             self._reaching.cancel()
         if was is CallState.ANSWERED:

@@ -116,10 +116,10 @@ class Reception:
 
     def _limit_reached(self, trunk: Trunk) -> str | None:
         """In words; None: there is none that is."""
-        of_trunk, of_all = sum(call.trunk is trunk for call in self._calls), self._around.settings.max_calls
-        if of_all is not None and len(self._calls) >= of_all:
+        of_all = self._around.settings.max_calls
+        if of_all is not None and self._calls.count() >= of_all:
             return f"the server has as many calls as it may: max_calls is {of_all}"
-        if trunk.max_calls is not None and of_trunk >= trunk.max_calls:
+        if trunk.max_calls is not None and self._calls.count(trunk) >= trunk.max_calls:
             return f"the trunk has as many calls as it may: max_calls is {trunk.max_calls}"
         return None
 
@@ -149,6 +149,4 @@ class Reception:
 
 def _details_of(request: Request, trunk: Trunk) -> CallDetails:
     callee = callee_of(request)
-    return CallDetails(
-        trunk, caller_of(request, trunk).number, callee, metadata_of(request, trunk), trunk.rule_for(callee)
-    )
+    return CallDetails(trunk, caller_of(request, trunk), callee, metadata_of(request, trunk), trunk.rule_for(callee))

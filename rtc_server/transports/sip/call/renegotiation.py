@@ -98,7 +98,8 @@ class Renegotiation:
             on_ack=lambda ack: None if is_offer else self._take_answer(ack.body),
             on_lost=partial(self._guard, partial(self._end, "ack_lost")),
         )
-        self._media.follow()
+        if is_offer:
+            self._media.follow()
 
     def on_update(self, transaction: ServerTransaction, request: Request) -> None:
         if refuse_unfit(transaction, request) or self.refresh.refuses(transaction, request):
@@ -111,7 +112,10 @@ class Renegotiation:
                 refuse_media(transaction, refusal, self._around.settings.agent)
                 return
         response = self._accepted(transaction, request)
-        transaction.respond(with_sdp(response, body) if body else response)
+        if not body:
+            transaction.respond(response)
+            return
+        transaction.respond(with_sdp(response, body))
         self._media.follow()
 
     def on_ack(self, ack: Request) -> None:

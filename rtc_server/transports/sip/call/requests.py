@@ -68,24 +68,25 @@ class DialogRequests:
         *,
         body: bytes = b"",
         headers: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """Send a request. `on_outcome` is called once; before this returns, where it cannot be sent."""
+    ) -> Request:
+        """Send a request. `on_outcome` is called once; before this returns, where it cannot be sent.
+
+        Returns: the request; its CSeq is that of the last time it was sent, when it has to be sent again.
+        """
         request = self.dialog.request(method)
         for name, value in headers:
             request.headers.add(name, value)
         request.body = body
         self._transmit(request, self._credentials(), on_outcome)
+        return request
 
-    def ack(self, invite: Request, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()) -> None:
+    def ack(self, invite: Request) -> None:
         """Acknowledge the 2xx to an INVITE of ours; again, when it arrives again."""
         number = CSeq.parse(invite.headers.get("CSeq") or "").number
         ack = self.dialog.ack(number)
         for name in CREDENTIALS:
             for value in invite.headers.all(name):
                 ack.headers.add(name, value)
-        for name, value in headers:
-            ack.headers.add(name, value)
-        ack.body = body
         self.path.use(lambda flow: self._send_ack(ack, flow))
 
     def _send_ack(self, ack: Request, flow: Flow | None) -> None:
@@ -132,11 +133,14 @@ class DialogRequests:
     ) -> None:
         if response.status < 200:
             return
-        if request.method == "INVITE" and response.status < 300:
+        if request.method == "UPDATE" and response.status < 300:
+            self.dialog.refresh_target(response)
+        elif request.method == "INVITE" and response.status < 300:
             number = CSeq.parse(request.headers.get("CSeq") or "").number
             known = self._acknowledged == number
             self._acknowledged = number
-            self.dialog.refresh_target(response)
+            if not known:
+                self.dialog.refresh_target(response)
             self.ack(request)
             if known:
                 return  # the 2xx again: its ACK was lost

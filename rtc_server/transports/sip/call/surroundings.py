@@ -62,6 +62,9 @@ class CallLeg(Leg, Protocol):
     def agree(self, agreed: AgreedMedia, peer_host: str | None = None) -> None:
         """`peer_host`: where the signalling comes from."""
 
+    def hold(self, held: bool) -> None:
+        """Whether the other end has put the call on hold: nothing that it plays is for the agent."""
+
     def answer(self) -> None:
         """The call is answered: audio flows from now on."""
 
@@ -140,13 +143,13 @@ class Tasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def admit(around: Surroundings, prompt: SessionPrompt, call_id: str) -> Session:
-    """A session for a call. Where the call ends meanwhile (this is cancelled), the session is closed as soon as it is
-    there: an engine that is about to give a slot must not be interrupted.
+async def admit(around: Surroundings, prompt: SessionPrompt, whose: str) -> Session:
+    """A session for a call. Where nobody wants it any more (this is cancelled), it is closed as soon as it is there: an
+    engine that is about to give a slot must not be interrupted.
 
     Raises: what `Admission.admit` raises.
     """
-    admitting = around.tasks.start(around.admission.admit(prompt), f"sip-admit {call_id}")
+    admitting = around.tasks.start(around.admission.admit(prompt), f"sip-admit {whose}")
     try:
         return await asyncio.shield(admitting)
     except asyncio.CancelledError:

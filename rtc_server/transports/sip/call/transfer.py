@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from rtc_server.errors import BadRequest, TransferRefused
+from rtc_server.errors import BadRequest, NotConnected, TransferPending, TransferRefused
 from rtc_server.transports.sip.call.answers import refuse
 from rtc_server.transports.sip.call.requests import DialogRequests, Guard, Outcome, status_of
 from rtc_server.transports.sip.call.surroundings import Surroundings
-from rtc_server.transports.sip.message.headers import NameAddr, SipUri
+from rtc_server.transports.sip.message.grammar import parse_params
+from rtc_server.transports.sip.message.headers import CSeq, NameAddr, SipUri
 from rtc_server.transports.sip.message.message import Request
-from rtc_server.transports.sip.transaction.base import ServerTransaction
+from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction
 from rtc_server.transports.sip.transaction.timers import Timer
 
 _STATUS_LINE = re.compile(r"SIP/2\.0 ([1-6][0-9]{2})(?: |\r|\n|$)")
@@ -46,6 +47,8 @@ class Transfer:
         self._tell = tell
         self._end = end
         self._asked: asyncio.Future[None] | None = None
+        self._refer: Request | None = None
+        """The last one."""
         self._told: set[int] = set()
         """Of the transfer that goes on: many tell of it what their 202 has said."""
         self._deadline: Timer | None = None
@@ -53,16 +56,18 @@ class Transfer:
     async def to(self, target: str) -> None:
         """Returns when the other end has taken it on; what becomes of it is told on the feed.
 
-        Raises: BadRequest, TransferRefused.
+        Raises: BadRequest, NotConnected, TransferPending, TransferRefused.
         """
         uri = checked_uri(target)
         if self._asked is not None or self.accepted:
-            raise BadRequest("this call is being transferred already", hint="wait for its end")
+            raise TransferPending(
+                "this call is being transferred already", hint="wait until its feed says how that has gone"
+            )
         self._told.clear()
         self._asked = asked = asyncio.get_running_loop().create_future()
         referred_by = f"<{NameAddr.parse(self._requests.dialog.local).uri}>"
         headers = [("Refer-To", f"<{uri}>"), ("Referred-By", referred_by)]
-        self._requests.send("REFER", self._on_outcome, headers=headers)
+        self._refer = self._requests.send("REFER", self._on_outcome, headers=headers)
         try:
             await asked
         finally:
@@ -70,9 +75,13 @@ class Transfer:
 
     def on_notify(self, transaction: ServerTransaction, request: Request) -> None:
         """How the call to the third party goes, as the first line of a response (RFC 3515 section 2.4.5)."""
-        event = (request.headers.get("Event") or "").partition(";")[0].strip().lower()
         match = _STATUS_LINE.match(request.body.decode("ascii", "replace"))
-        if event != "refer" or (not self.accepted and self._asked is None):
+        try:
+            expected = (self.accepted or self._asked is not None) and self._is_of_refer(request)
+        except ValueError:
+            refuse(transaction, 400)
+            return
+        if not expected:
             refuse(transaction, 481)
             return
         if request.body and match is None:
@@ -86,7 +95,19 @@ class Transfer:
         if self._deadline is not None:
             self._deadline.cancel()
         if self._asked is not None and not self._asked.done():
-            self._asked.set_exception(TransferRefused("the call has ended"))
+            ended = NotConnected("this call has ended meanwhile", hint="an ended call can only be looked at")
+            self._asked.set_exception(ended)
+
+    def _is_of_refer(self, notify: Request) -> bool:
+        """Of the last one, and not of one before: the id is its CSeq, and may be left out (RFC 3515 section 2.4.6).
+
+        Raises: ValueError.
+        """
+        name, semicolon, rest = (notify.headers.get("Event") or "").partition(";")
+        if name.strip(" \t").lower() != "refer" or self._refer is None:
+            return False
+        subscription = parse_params(semicolon + rest).get("id")
+        return subscription in (None, str(CSeq.parse(self._refer.headers.get("CSeq") or "").number))
 
     def _on_outcome(self, outcome: Outcome) -> None:
         status = status_of(outcome)
@@ -96,7 +117,7 @@ class Transfer:
         if 200 <= status < 300:
             self._accept()
         else:
-            asked.set_exception(TransferRefused(f"the other end answered {status}"))
+            asked.set_exception(_refused(outcome))
 
     def _accept(self) -> None:
         self.accepted = True
@@ -126,6 +147,14 @@ class Transfer:
             self._tell("transfer", status=status)
 
 
+def _refused(outcome: Outcome) -> TransferRefused:
+    if isinstance(outcome, Failure):
+        found = "gave no answer" if outcome is Failure.TIMEOUT else "cannot be reached"
+        return TransferRefused(f"the other end {found}", hint="look at the call: it may have ended")
+    hint = "many carriers have to allow transfers (REFER) first"
+    return TransferRefused(f"the other end answered {outcome.status}", hint=hint)
+
+
 def checked_uri(target: str) -> str:
     """A SIP or tel URI that is safe to write into a header. Raises: BadRequest."""
     if len(target) <= _MAX_URI_CHARS and _SAFE.fullmatch(target):
@@ -136,4 +165,5 @@ def checked_uri(target: str) -> str:
                 return target
         except ValueError:
             pass
-    raise BadRequest(f"{target[:64]!r} is no SIP or tel URI", hint="for example sip:+15550100@example.com")
+    hint = "for example +15550100, or sip:+15550100@example.com"
+    raise BadRequest(f"{target[:64]!r} is no number, and no SIP or tel URI", hint=hint)

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Self
 
-from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.flow import DEFAULT_PORT, Flow
 from rtc_server.transports.sip.hosts import is_address, private_network
 from rtc_server.transports.sip.message.headers import MAX_FORWARDS, CSeq, NameAddr, SipUri, Via
 from rtc_server.transports.sip.message.message import Headers, Request, Response
@@ -43,8 +43,9 @@ class Dialog:
         local, remote: From and To of our requests, with their tags.
         target: the remote target, a URI.
         route_set: values for Route, the nearest proxy first.
-        flow: where the peer was seen.
+        flow: where the peer was seen, or where it was called.
         contact: our Contact.
+        seen: a request of the peer has come on `flow`.
         behind_nat: the peer writes another address into its messages than the one that it is seen at.
     """
 
@@ -60,6 +61,7 @@ class Dialog:
         *,
         local_cseq: int,
         remote_cseq: int | None = None,
+        seen: bool = True,
         behind_nat: bool = False,
     ) -> None:
         self.id = DialogId(call_id, tag_of(local), tag_of(remote))
@@ -68,10 +70,11 @@ class Dialog:
         self.target = target
         self.route_set = route_set
         self.flow: Flow | None = flow
-        """Where the peer was last seen; None when that connection is closed."""
+        """Where the peer was last seen, until then where it was called; None when that connection is closed."""
         self.contact = contact
         self.local_cseq = local_cseq
         self.remote_cseq = remote_cseq
+        self._seen = seen
         self._behind_nat = behind_nat
 
     @classmethod
@@ -90,7 +93,7 @@ class Dialog:
             contact=contact,
             local_cseq=0,
             remote_cseq=CSeq.parse(headers.get("CSeq") or "").number,
-            behind_nat=is_address(via.host) and not _same_host(via.host, flow.remote[0]),
+            behind_nat=is_address(via.host) and not _is_host(via.host, flow.remote[0]),
         )
 
     @classmethod
@@ -109,6 +112,7 @@ class Dialog:
             flow=flow,
             contact=invite.headers.get("Contact") or "",
             local_cseq=CSeq.parse(invite.headers.get("CSeq") or "").number,
+            seen=False,
         )
 
     def confirm(self, response: Response) -> None:
@@ -131,7 +135,7 @@ class Dialog:
             if self.remote_cseq is not None and number <= self.remote_cseq:
                 return False
             self.remote_cseq = number
-        self.flow = flow
+        self.flow, self._seen = flow, True
         return True
 
     def refresh_target(self, message: Request | Response) -> None:
@@ -153,7 +157,8 @@ class Dialog:
         """Where our requests go. None: to `flow`.
 
         That is the way on which the peer was last seen, for connections, and where the next hop's URI is at the same
-        host, or is no good: an address of a private network, or one behind a NAT. The others follow the RFC.
+        host, or is no good: an address of a private network, or one behind a NAT. The others follow the RFC, and so do
+        all whom we have called and who have asked nothing yet: nothing is known of them but what they say.
 
         Raises: ValueError, where there is no flow and the URI is malformed.
         """
@@ -164,7 +169,7 @@ class Dialog:
             uri = SipUri.parse(text)
         except ValueError:
             return None
-        if self.flow.reliable or _same_host(uri.host, self.flow.remote[0]):
+        if self.flow.reliable or (_same_host if self._seen else _same_place)(uri, self.flow):
             return None
         if self._behind_nat and not self.route_set:
             return None
@@ -213,7 +218,17 @@ def _routes(values: list[str]) -> list[str]:
     return values
 
 
-def _same_host(host: str, address: str) -> bool:
+def _same_host(uri: SipUri, flow: Flow) -> bool:
+    return _is_host(uri.host, flow.remote[0])
+
+
+def _same_place(uri: SipUri, flow: Flow) -> bool:
+    """Of a flow over UDP."""
+    spoken = (uri.scheme, (uri.params.get("transport") or "udp").lower())
+    return spoken == ("sip", "udp") and _same_host(uri, flow) and (uri.port or DEFAULT_PORT["udp"]) == flow.remote[1]
+
+
+def _is_host(host: str, address: str) -> bool:
     return host.strip("[]").lower() == address.lower()
 
 

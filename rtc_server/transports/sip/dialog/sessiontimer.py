@@ -39,14 +39,15 @@ def refusal_of(request: Request, min_se_s: int = MIN_SE_S) -> Refusal | None:
     None: it need not be. A client that does not know session timers could do nothing about a 422: the interval was put
     in by a proxy on the way, and is lengthened instead (section 9, and erratum 1687).
     """
+    least_s = max(min_se_s, MIN_SE_S)
     try:
         asked = _session_expires(request)
         _min_se(request)
     except ValueError:
         return Refusal(400, [])
-    if asked is None or asked.seconds >= min_se_s or not knows_timers(request):
+    if asked is None or asked.seconds >= least_s or not knows_timers(request):
         return None
-    return Refusal(422, [("Min-SE", str(min_se_s))])
+    return Refusal(422, [("Min-SE", str(least_s))])
 
 
 def knows_timers(request: Request) -> bool:
@@ -136,10 +137,6 @@ class SessionTimer:
         return True
 
     # ---- requests of the other end -----------------------------------------------------------------------------------
-
-    def refusal(self, request: Request) -> Refusal | None:
-        """See `refusal_of`."""
-        return refusal_of(request, self._own_min_se_s)
 
     def answer_headers(self, request: Request) -> HeaderLines:
         """For the 2xx to an INVITE or UPDATE that needs no refusal; the session is refreshed with it (section 9).

@@ -2,9 +2,11 @@
 
 A phone behind NAT names an address that nobody reaches, and its packets come from another one. So a call that hears
 nothing from the address in its description latches onto the first source that proves itself: by SRTP, or by a few
-packets in a row that fit. It does so once, in the first seconds behind a negotiation; later only towards hosts that the
-signalling has named. Everything from elsewhere is dropped. Whoever sprays packets over the ports of a server neither
-hears a call nor speaks in it.
+packets in a row that fit. It does so once behind a negotiation, and towards two hosts only: the one in the description,
+and the one that the signalling comes from. Any other host is believed in the first seconds alone, and only if it has
+the keys of SRTP, or nothing was described that can be reached. Everything else is dropped. Whoever sprays packets over
+the ports of a server neither hears a call nor speaks in it, however silent its caller is. One gap is left, and SRTP
+closes it: of a caller who names no address that can be reached, a stranger who is faster may take the place.
 
 A call may get the ports of one that ended a moment ago, whose peer has not noticed: that stream proves nothing.
 """
@@ -13,14 +15,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rtc_server.media.rtp import MalformedRtp, RtpPacket, is_rtcp
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.hosts import private_network
 
 WINDOW_S = 10.0
-"""How long behind a negotiation any host may prove to be the other end."""
+"""How long behind a negotiation a host that nobody has named may prove to be the other end."""
 PACKETS_IN_A_ROW = 3
 """How many packets of plain RTP prove a source: one SSRC, no number left out, payload types that were agreed on."""
 SILENT_S = 0.5
@@ -64,6 +66,8 @@ class Latch:
         self._named: Address | None = None
         """The same, where it can be reached."""
         self._named_rtcp: Address | None = None
+        self._may_be_anywhere = True
+        """Nothing was described that can surely be reached."""
         self._peer_host: str | None = None
         self._payload_types: Collection[int] = ()
         self._authenticated = False
@@ -101,6 +105,7 @@ class Latch:
             known = reachable(rtp[0], peer_host)
             self._described = rtp
             self._named, self._named_rtcp = (rtp, rtcp) if known else (None, None)
+            self._may_be_anywhere = not known or (peer_host is None and private_network(rtp[0]) is not None)
         self._peer_host = peer_host
         self._payload_types = payload_types
         self._authenticated, self._muxed = authenticated, muxed
@@ -113,6 +118,16 @@ class Latch:
         """What is heard; None before two packets of the source have come."""
         ssrc = self._last_packet[4:8] if is_rtcp(self._last_packet) else self._last_packet[8:12]
         return None if self.source is None or len(ssrc) < 4 else Stream(self.source, int.from_bytes(ssrc))
+
+    @property
+    def is_found(self) -> bool:
+        """The source is another one than the address that was negotiated."""
+        return self.source is not None and self.source != self._named
+
+    @property
+    def host_named_by(self) -> Literal["description", "signalling"] | None:
+        """Who has named the host of the source."""
+        return None if self.source is None else self._namer_of(self.source[0])
 
     @property
     def destination(self) -> Address | None:
@@ -153,13 +168,19 @@ class Latch:
             self._settle(now, source)
 
     def _may_latch(self, now: float, source: Address) -> bool:
-        told_of = source[0] == self._peer_host or (self._described is not None and source[0] == self._described[0])
-        in_time = now < self._window_end_s
+        told_of = self._namer_of(source[0]) is not None
+        # An address that can be reached is where the other end wants to be heard, whether it speaks or not.
+        anybody = now < self._window_end_s and (self._authenticated or self._may_be_anywhere)
         if self.source is None:
-            return told_of or in_time
+            return told_of or anybody
         if self.source == self._named or not self._may_move or now - self._heard_s < SILENT_S:
             return False
-        return told_of or (in_time and self._peer_host is None)
+        return told_of or (anybody and self._peer_host is None)
+
+    def _namer_of(self, host: str) -> Literal["description", "signalling"] | None:
+        if self._described is not None and host == self._described[0]:
+            return "description"
+        return "signalling" if host == self._peer_host else None
 
     def _prove(self, now: float, source: Address, data: bytes) -> Sequence[bytes]:
         try:

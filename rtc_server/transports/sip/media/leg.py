@@ -10,7 +10,7 @@ import numpy as np
 
 from rtc_server import metrics
 from rtc_server.engine.client import Live
-from rtc_server.errors import BadRequest
+from rtc_server.errors import BadRequest, NotConnected
 from rtc_server.events import Numbered
 from rtc_server.log import get_logger
 from rtc_server.media.frames import FRAME_SAMPLES, SAMPLE_RATE, SAMPLES_PER_MS
@@ -23,9 +23,12 @@ from rtc_server.transports.sip.media.latch import Latch
 from rtc_server.transports.sip.media.rtpport import RtpPort
 from rtc_server.transports.sip.media.srtp import SrtpContexts
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia
+from rtc_server.transports.sip.sparselog import SparseLog
 
 EVENT_ROOM = 64
 """Events that are taken at once. Who hears them has a bound of its own."""
+LINES = 3
+"""Of the log, a minute, about where the audio of one call comes from."""
 
 logger = get_logger(__name__)
 
@@ -69,9 +72,10 @@ class SipLeg:
         self._ended_s: float | None = None
         self._answered = False
         self._held = False
-        """The other end has put a call on hold that was on. What it plays meanwhile is music, not speech."""
+        """What the other end plays meanwhile is music, not speech."""
         self._agreed: AgreedMedia | None = None
         self._latch = Latch(port.former)
+        self._lines = SparseLog(logger, LINES, LINES)
         self._contexts = SrtpContexts()
         self._playout = Playout()
         self._rtp = RtpSession(
@@ -98,7 +102,6 @@ class SipLeg:
         was_silent = not self.expects_audio
         self._rtp.negotiated(agreed.audio, agreed.telephone_event, agreed.ptime_ms)
         self._agreed = agreed
-        self._held = self._answered and not agreed.sends_audio
         self._rtp.start(*self._contexts.of(agreed.srtp))
         self._latch.negotiated(
             self._clock(),
@@ -110,7 +113,13 @@ class SipLeg:
             peer_host=peer_host,
         )
         if was_silent and self._answered:
-            self._rtp.last_audio_s = self._clock()  # off hold: silence counts from here
+            self._rtp.last_audio_s = self._clock()  # silence counts from here
+
+    def hold(self, held: bool) -> None:
+        """Whether the other end has put the call on hold: then the agent hears silence, whatever comes."""
+        if self._held and not held:
+            self._rtp.last_audio_s = self._clock()
+        self._held = held
 
     def answer(self) -> None:
         """The call is answered: audio flows both ways. May be called twice."""
@@ -127,20 +136,25 @@ class SipLeg:
     def send_digits(self, digits: str) -> None:
         """Send them as telephone events, one after the other; the agent is not heard meanwhile.
 
-        Raises: BadRequest, for what is no key of a phone, or where the other end takes no telephone events.
+        Raises: BadRequest, for what is no key of a phone, or where the other end takes no telephone events;
+            NotConnected; DigitsPending.
         """
         if self._agreed is None:
-            raise BadRequest("the call has no media yet", hint="send digits once it is answered")
+            raise NotConnected("the call has no media yet", hint="send digits a moment later")
+        if self._agreed.telephone_event is None:
+            hint = "its phone or trunk has to offer telephone-event (RFC 4733)"
+            raise BadRequest("cannot send digits: the other end takes no telephone events", hint=hint)
         try:
             self._rtp.send_digits(digits)
         except ValueError as error:
-            raise BadRequest(f"cannot send digits: {error}") from error
+            raise BadRequest(f"cannot send digits: {error}", hint="keys are 0-9, A-D, * and #") from error
 
     # ---- session.leg.Leg ---------------------------------------------------------------------------------------------
 
     @property
     def expects_audio(self) -> bool:
-        return self._agreed is not None and self._agreed.expects_audio and not self._held
+        agreed = self._agreed
+        return self._answered and agreed is not None and agreed.expects_audio and not self._held
 
     @property
     def last_audio_s(self) -> float:
@@ -233,7 +247,7 @@ class SipLeg:
     def _receive_rtp(self, datagram: bytes, source: Address) -> None:
         if self._agreed is None:
             return _drop("early_rtp")
-        now = self._clock()
+        now, source_before = self._clock(), self._latch.source
         packets = self._latch.admit(now, source, datagram)
         if not packets:
             return _drop("rtp_stranger")
@@ -241,6 +255,9 @@ class SipLeg:
         for packet in packets:
             if self._take_in(packet, rtcp=None if muxed else False):
                 self._latch.heard(now, source)
+        if self._latch.source != source_before and self._latch.is_found:
+            event = "audio comes from another address than was described"
+            self._lines.info(self.id, event, now, leg=self.id, host_named_by=self._latch.host_named_by)
         return None
 
     def _receive_rtcp(self, datagram: bytes, source: Address) -> None:

@@ -116,7 +116,8 @@ class RtpPorts:
 
     def _refuse(self, error: OSError, host: str, port: int) -> None:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            raise NoRtpPort(f"cannot open an RTP port: {error.strerror}") from error
+            hint = "let the server open more files (ulimit -n), or take fewer calls"
+            raise NoRtpPort(f"cannot open an RTP port: {error.strerror}", hint=hint) from error
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise ConfigError(f"cannot listen for RTP on {host}: {error.strerror}") from error
         if port not in self._taken:

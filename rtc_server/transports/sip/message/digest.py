@@ -111,8 +111,22 @@ class Challenger:
         return Verdict(Outcome.OK, params["username"])
 
 
+def answerable(values: list[str]) -> dict[str, AuthParams]:
+    """By realm, in the order in which they ask: the strongest challenge of each that can be answered.
+
+    Args:
+        values: of all WWW-Authenticate or Proxy-Authenticate headers.
+    """
+    found: dict[str, AuthParams] = {}
+    for params in filter(_is_answerable, authparams.digests(values)):
+        known = found.setdefault(params["realm"], params)
+        if _weakness(params) < _weakness(known):
+            found[params["realm"]] = params
+    return found
+
+
 def answer(
-    challenges: list[str],
+    challenge: AuthParams,
     method: str,
     uri: str,
     username: str,
@@ -121,20 +135,14 @@ def answer(
     nonce_count: int = 1,
     *,
     cnonce: str | None = None,
-) -> str | None:
+) -> str:
     """The client's end: the value of the Authorization or Proxy-Authorization header.
 
     Args:
-        challenges: the values of all WWW-Authenticate or Proxy-Authenticate headers. The strongest one is answered.
+        challenge: one of `answerable`.
         nonce_count: how many requests have had this nonce, with this one.
         cnonce: None: a random one.
-
-    Returns: None where there is no challenge that can be answered.
     """
-    answerable = [params for params in authparams.digests(challenges) if _is_answerable(params)]
-    if not answerable:
-        return None
-    challenge = min(answerable, key=_weakness)
     params = {
         "username": username,
         "realm": challenge["realm"],

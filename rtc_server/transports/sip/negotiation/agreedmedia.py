@@ -74,7 +74,7 @@ class AgreedMedia:
 
     @property
     def sends_audio(self) -> bool:
-        """The other end wants our audio; while it does not, it holds the call (or we do)."""
+        """The other end wants our audio."""
         return self.direction in ("sendrecv", "sendonly")
 
 

@@ -57,16 +57,14 @@ class _Taken:
     choice: AudioChoice
     crypto: _Crypto | None
 
-    def agreed(self, limit: Direction) -> AgreedMedia:
-        """We send what the other end takes and receive what it gives, as far as we want to ourselves: `limit`."""
-        sends = self.remote.receives and limit in ("sendrecv", "sendonly")
-        receives = self.remote.sends and limit in ("sendrecv", "recvonly")
+    def agreed(self) -> AgreedMedia:
+        """We send what the other end takes and receive what it gives."""
         return AgreedMedia(
             audio=self.choice.audio,
             remote_rtp=self.remote.rtp,
             remote_rtcp=self.remote.rtcp,
             telephone_event=self.choice.telephone_event,
-            direction=direction_of(sends, receives),
+            direction=direction_of(sends=self.remote.receives, receives=self.remote.sends),
             srtp=None if self.crypto is None else self.crypto.keys,
             ptime_ms=ptime_ms(self.section),
             rtcp_mux=self.remote.rtcp_mux,
@@ -79,9 +77,10 @@ class _Offer:
 
     sections: tuple[MediaSection, ...]
     index: int
-    direction: Direction
     crypto: tuple[Crypto, ...]
     numbers: dict[int, Encoding]
+    is_first: bool
+    """Nothing was agreed on before it."""
 
 
 class MediaNegotiation:
@@ -108,7 +107,6 @@ class MediaNegotiation:
         # Some old gateways read 31 bits.
         self._origin = Origin(int.from_bytes(random_bytes(4)) >> 1, 0, local.address)
         self._written: tuple[MediaSection, ...] | None = None
-        self._direction: Direction = "sendrecv"
         self._sections: tuple[MediaSection, ...] = ()  # of the last exchange; a later offer of ours keeps their places
         self._index = 0
         self._crypto: _Crypto | None = None
@@ -128,7 +126,7 @@ class MediaNegotiation:
         if self.agreed is not None and _is_taken_away(offer):
             return self._answer_taken_away(offer, self.agreed)
         index, taken = self._section_to_take(offer)
-        self.agreed, self._crypto = taken.agreed(self._direction), taken.crypto
+        self.agreed, self._crypto = taken.agreed(), taken.crypto
         self._payload_types.learn(meanings(taken.section))
         self._offer = None
         ours = () if taken.crypto is None else (taken.crypto.ours,)
@@ -180,46 +178,47 @@ class MediaNegotiation:
 
     # ---- our offer ---------------------------------------------------------------------------------------------------
 
-    def make_offer(self, direction: Direction = "sendrecv") -> bytes:
+    def make_offer(self) -> bytes:
         """An offer of everything the trunk's settings allow: in an INVITE of ours, or in the 200 to an INVITE without
         one. It waits for `take_answer` or `drop_offer`.
 
-        Args:
-            direction: ``sendonly`` or ``inactive`` to hold the other end. Also limits later answers. That the other end
-                holds the call is no reason for anything but ``sendrecv`` (RFC 6337 section 5.3).
+        Always ``sendrecv``: we hold nobody, and that the other end holds the call is no reason for anything else (RFC
+        6337 section 5.3).
         """
         crypto = self._offered_crypto()
         formats, explained, numbers = self._payload_types.offer(self._offered_codecs())
         mux = self.agreed is not None and self.agreed.rtcp_mux
-        lines = self._transport_lines(explained, direction, mux, crypto)
+        lines = self._transport_lines(explained, "sendrecv", mux, crypto)
         profile = "RTP/SAVP" if crypto else "RTP/AVP"
         index = min(self._index, len(self._sections))
         places = [section.rejected() for section in self._sections]
         places[index : index + 1] = [MediaSection("audio", self._local.rtp_port, profile, formats, lines)]
-        self._offer = _Offer(tuple(places), index, direction, crypto, numbers)
+        self._offer = _Offer(tuple(places), index, crypto, numbers, self.agreed is None)
         self.offer_pending = True
         return self._describe(self._offer.sections)
 
     def take_answer(self, body: bytes) -> AgreedMedia:
         """The answer to our offer. One offer may be answered again, by a 200 after a 183 or by another branch of a
-        forked INVITE: the last answer counts.
+        forked INVITE: the last answer counts. Port 0 holds a call that runs; in an answer to the first offer it leaves
+        no audio at all, whatever was taken before the 200.
 
         Raises: MediaRefused; an answer cannot be refused in SIP, so that the call then ends with a BYE.
         """
         if self._offer is None:
             raise MediaRefused(400, "an answer, and no offer of ours before it")
+        if not body:
+            raise MediaRefused(400, "the answer has no session description")
         offer = self._offer
         sections = read_description(body)
         section = sections[offer.index] if offer.index < len(sections) else None
         if section is None or section.kind != "audio":
             raise MediaRefused(488, f"the answer does not fit the offer: {names_of(sections)}", 304)
-        if section.port == 0 and self.agreed is not None:
-            self.agreed = _held(self.agreed)
-        elif section.port == 0:
+        if section.port:
+            self._take_section(offer, section)
+        elif self.agreed is None or offer.is_first:
             raise MediaRefused(488, "the answer refuses the audio", 304)
         else:
-            self._take_section(offer, section)
-        self._direction = offer.direction
+            self.agreed = _held(self.agreed)
         self.offer_pending = False
         self._sections, self._index = offer.sections, offer.index
         assert self.agreed is not None
@@ -232,7 +231,7 @@ class MediaNegotiation:
             remote = remote.without_mux()
         choice = choose_codec(section, self._policy.codecs, known=offer.numbers, rtcp_mux=remote.rtcp_mux)
         taken = _Taken(section, remote, choice, _answered_crypto(offer, section))
-        self.agreed, self._crypto = taken.agreed(offer.direction), taken.crypto
+        self.agreed, self._crypto = taken.agreed(), taken.crypto
         self._payload_types.learn(meanings(section, offer.numbers))
 
     def drop_offer(self) -> None:

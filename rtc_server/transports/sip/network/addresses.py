@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 from rtc_server.transports.sip.flow import Address, Flow
-from rtc_server.transports.sip.hosts import host_and_port
+from rtc_server.transports.sip.hosts import host_and_port, is_address
 from rtc_server.transports.sip.network.listenon import ListenOn
 
 CACHE_S = 60.0
@@ -56,11 +56,19 @@ def place_towards(remote: str, places: Iterable[ListenOn], sources: SourceAddres
     return next((place for place in same_family if not ipaddress.ip_address(place.host).is_loopback), None)
 
 
+def advertised_beside(own: str, advertise: str | None) -> str | None:
+    """`advertise`, where it can stand for `own`, an address of ours: a name can, an address of the other family not."""
+    if advertise is not None and is_address(advertise) and (":" in advertise) != (":" in own):
+        return None
+    return advertise
+
+
 class OwnAddress:
     """What Via and Contact say of us.
 
     Args:
         advertise: an address or a name that leads here from outside, where the addresses of our own do not (1:1 NAT).
+            Peers of the other family are told where the flow ends.
     """
 
     def __init__(self, advertise: str | None = None) -> None:
@@ -72,8 +80,9 @@ class OwnAddress:
     def contact(self, flow: Flow) -> Address:
         """Host and port at which the peer of this flow, and whoever it hands them on to, can begin a new one."""
         host, port = flow.local
-        if self._advertise is not None and not self._is_local(flow.remote[0]):
-            host = self._advertise
+        advertised = advertised_beside(host, self._advertise)
+        if advertised is not None and not self._is_local(flow.remote[0]):
+            host = advertised
         return host, self._listening_port(flow, port)
 
     def sent_by(self, flow: Flow) -> str:

@@ -187,7 +187,7 @@ class SipNetwork:
         by_place = {item.place: item for item in self._udp.values()}
         place = place_towards(remote[0], by_place, self._sources)
         if place is None:
-            raise OSError("no UDP socket leads there")
+            raise OSError("listen has no udp place that leads there")
         return by_place[place].flow_to(remote)
 
     def _source(self, target: Target, remote: Address) -> str | None:

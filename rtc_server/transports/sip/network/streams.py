@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Literal
 
+from rtc_server import metrics
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Address, Flow
 from rtc_server.transports.sip.hosts import is_address, source_of
@@ -60,9 +61,6 @@ class Streams:
         turns: Turns,
         ids: Iterator[int] | None = None,
     ) -> None:
-        self.refused: Counter[str] = Counter()
-        """Connections that did not come about."""
-        self.closed: Counter[str] = Counter()
         self._upcalls = Upcalls(on_message, on_unreadable, self._on_lost)
         self._on_closed = on_closed
         self._tls = tls
@@ -191,13 +189,13 @@ class Streams:
 
     def _welcome(self, accepted: socket.socket, transport: StreamTransport, remote: Address) -> None:
         if self._inbound[source_of(remote[0])] >= self._limits.connections_per_address:
-            self.refused["too_many_from_address"] += 1
+            _refused("too_many_from_address")
             accepted.close()
         elif not self._gate.allow(remote[0], transport):
-            self.refused["flood"] += 1
+            _refused("flood")
             accepted.close()
         elif not self._make_room(for_stranger=not self._gate.is_trunk(remote[0])):
-            self.refused["too_many"] += 1
+            _refused("too_many")
             accepted.close()
         else:
             connection = self._add(transport, remote, inbound=True)
@@ -215,7 +213,7 @@ class Streams:
                 ssl_shutdown_timeout=CLOSE_GRACE_S if context else None,
             )
         except OSError as error:
-            self.refused["handshake"] += 1
+            _refused("handshake")
             source = source_of(connection.remote[0])
             self._lines.info(
                 source, "SIP connection not established", self._clock(), transport=transport, reason=words_for(error)
@@ -239,7 +237,7 @@ class Streams:
 
     async def _open(self, transport: StreamTransport, remote: Address, name: str, source: str | None) -> Flow:
         if not self._make_room(for_stranger=False):
-            self.refused["too_many"] += 1
+            _refused("too_many")
             raise ConnectionError("there are too many SIP connections")
         connection = self._add(transport, remote, inbound=False, verified_name=name)
         try:
@@ -295,7 +293,7 @@ class Streams:
 
     def _on_lost(self, connection: Connection) -> None:
         self._forget(connection)
-        self.closed[connection.close_reason] += 1
+        metrics.SIP_CONNECTIONS_CLOSED.labels(connection.close_reason).inc()
         if connection.flow is not None:
             self._on_closed(connection.flow)
 
@@ -332,6 +330,10 @@ class Streams:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_GRACE_S):
                 await self._empty.wait()
+
+
+def _refused(reason: str) -> None:
+    metrics.SIP_CONNECTIONS_REFUSED.labels(reason).inc()
 
 
 def listen_on_stream(place: ListenOn) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 _ALERTS = {
@@ -35,6 +36,8 @@ def words_for(error: OSError) -> str:
             return "the other end did not answer in time"
         case ConnectionResetError():
             return _CLOSED
+        case ConnectionError() if error.errno is not None:
+            return os.strerror(error.errno)  # asyncio's own words have the address in them
     return error.strerror or str(error) or type(error).__name__
 
 

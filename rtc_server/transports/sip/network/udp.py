@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -47,7 +46,6 @@ class UdpSocket:
     ) -> None:
         self.id = id
         self.family = bound.family
-        self.dropped: Counter[str] = Counter()
         host, port = bound.getsockname()[:2]
         self.place = ListenOn("udp", host, port)
         self._is_wildcard = host in WILDCARDS
@@ -130,7 +128,6 @@ class UdpSocket:
         return True
 
     def _drop(self, reason: str) -> Literal[False]:
-        self.dropped[reason] += 1
         metrics.DATAGRAMS_DROPPED.labels(reason).inc()
         return False
 

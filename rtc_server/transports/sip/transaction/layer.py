@@ -6,11 +6,13 @@ Sans-IO. Bytes go out by a callable, time comes from `Timers`; whoever reads the
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable
 from functools import partial
 
+from rtc_server import metrics
 from rtc_server.errors import TransactionsFull
 from rtc_server.log import get_logger
 from rtc_server.transports.sip.flow import Flow
@@ -53,6 +55,10 @@ def _random_token() -> str:
     return secrets.token_hex(12)
 
 
+def _drop(reason: str) -> None:
+    metrics.DATAGRAMS_DROPPED.labels(reason).inc()
+
+
 class Transactions:
     """All transactions of a user agent.
 
@@ -84,8 +90,6 @@ class Transactions:
         limit: int = MAX_TRANSACTIONS,
         random_token: Callable[[], str] = _random_token,
     ) -> None:
-        self.dropped = 0
-        """Messages that were malformed, or belonged to nothing."""
         self._send_raw = send
         self._timers = timers
         self._intervals = intervals or Intervals()
@@ -131,7 +135,7 @@ class Transactions:
             if request.method != "ACK":
                 self._refuse(request, flow, way_back(request, flow), status, self._tag(request.to_bytes()))
         except ValueError:
-            self.dropped += 1
+            _drop("sip_malformed")
 
     def invite(
         self, request: Request, flow: Flow, on_response: OnResponse, on_failure: OnFailure
@@ -173,10 +177,8 @@ class Transactions:
 
     def send(self, data: bytes, flow: Flow) -> None:
         """Send what belongs to no transaction. What cannot go out is lost."""
-        try:
+        with contextlib.suppress(OSError):
             self._send_raw(data, flow)
-        except OSError:
-            self.dropped += 1
 
     def close(self) -> None:
         """Forget everything, without a word to anyone. May be called twice."""
@@ -190,7 +192,7 @@ class Transactions:
             transaction = None
         if transaction is None:
             # RFC 6026 section 8.9: not for the core either, even if it is a 2xx.
-            self.dropped += 1
+            _drop("sip_stray")
         else:
             transaction.receive(response)
 
@@ -252,7 +254,7 @@ class Transactions:
         if self._allow_refusal(flow):
             self._reply_once(request, back, status, to_tag)
         else:
-            self.dropped += 1
+            _drop("sip_unanswered")
 
     def _reply_once(self, request: Request, back: Flow, status: int, to_tag: str) -> None:
         response = response_to(request, status, to_tag)

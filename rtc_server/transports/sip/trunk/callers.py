@@ -7,14 +7,12 @@ P-Asserted-Identity gives one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rtc_server.transports.sip.message.headers import NameAddr, SipUri
 from rtc_server.transports.sip.message.message import Request
 from rtc_server.transports.sip.trunk.trunks import Trunk
 
 MAX_NUMBER_CHARS = 64
-MAX_DISPLAY_CHARS = 128
 MAX_METADATA = 16
 MAX_METADATA_CHARS = 256
 
@@ -24,24 +22,13 @@ _NOBODY = frozenset({"anonymous", "unknown", "unavailable", "restricted", "priva
 _HIDING = frozenset({"id", "user", "header"})
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    number: str | None
-    """A phone number without visual separators, or a user name; None: withheld, or there is none."""
-    display: str | None = None
-    anonymous: bool = False
-    """Withheld on purpose."""
-
-
-_WITHHELD = Caller(None, anonymous=True)
-
-
-def caller_of(request: Request, trunk: Trunk) -> Caller:
-    """Who calls: what a trusted trunk asserts, else what From says."""
+def caller_of(request: Request, trunk: Trunk) -> str | None:
+    """Who calls, a phone number without visual separators or a user name: what a trusted trunk asserts, else what From
+    says. None: withheld, or there is none."""
     if _privacy(request) & _HIDING:
-        return _WITHHELD
+        return None
     if trunk.trusted:
-        asserted = [caller for value in request.headers.all("P-Asserted-Identity") if (caller := _caller(value)).number]
+        asserted = [caller for value in request.headers.all("P-Asserted-Identity") if (caller := _caller(value))]
         if asserted:
             return asserted[0]
     return _caller(request.headers.get("From") or "")
@@ -71,16 +58,14 @@ def printable(text: str, limit: int) -> str:
     return "".join(one for one in text[: 4 * limit] if one.isprintable()).strip()[:limit]
 
 
-def _caller(value: str) -> Caller:
-    party = _name_addr(value)
+def _caller(value: str) -> str | None:
     try:
-        uri = SipUri.parse(party.uri)
+        uri = SipUri.parse(_name_addr(value).uri)
     except ValueError:
-        return Caller(None)
+        return None
     number = _number(uri)
-    if uri.host.lower() == "anonymous.invalid" or (number or "").lower() in _NOBODY:
-        return _WITHHELD
-    return Caller(number, printable(party.display or "", MAX_DISPLAY_CHARS) or None)
+    withheld = uri.host.lower() == "anonymous.invalid" or (number or "").lower() in _NOBODY
+    return None if withheld else number
 
 
 def _number(uri: SipUri) -> str | None:

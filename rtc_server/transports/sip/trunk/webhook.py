@@ -26,6 +26,8 @@ log = get_logger(__name__)
 SIGNATURE_HEADER = "X-RTC-Signature"
 DECLINED = 603
 """What a caller is told whom the application rejects without a status of its own."""
+NEED_A_HEADER = frozenset({401, 405, 407, 415, 420, 421, 422, 423, 469, 489, 494})
+"""Without a header of its own such a response means nothing (RFC 3261 section 21.4, 3329, 4028, 6086, 6665)."""
 UNAVAILABLE = 480
 """What a caller is told where the application does not answer."""
 MAX_ANSWER_BYTES = 128 * 1024
@@ -125,7 +127,9 @@ class Webhook:
             raise WebhookError("the server is shutting down")
         if self._http is None:
             self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_AT_ONCE),
+                # An application may close a connection that it has kept just when it is asked again, and nobody may
+                # repeat a POST by himself (RFC 9110 section 9.2.2): one question, one connection.
+                connector=aiohttp.TCPConnector(limit=MAX_AT_ONCE, force_close=True),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
             )
@@ -165,6 +169,8 @@ def read_decision(content: bytes) -> Accept | Reject:
         status = answer.get("status", DECLINED)
         if type(status) is not int or not 400 <= status <= 699:
             raise WebhookError("the status is not one from 400 to 699")
+        if status in NEED_A_HEADER:
+            raise WebhookError(f"the status {status} needs a header that cannot be given: choose 403, 480, 486 or 603")
         return Reject(status)
     raise WebhookError('the action is neither "accept" nor "reject"')
 

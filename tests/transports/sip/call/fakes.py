@@ -78,6 +78,7 @@ class FakeCallLeg(FakeLeg):
         self.live = Live.NO
         self.agreements: list[AgreedMedia] = []
         self.digits: list[str] = []
+        self.held = False
         self.fails_on_agree = False
         self.peer_host: str | None = None
         self._on_event = on_event
@@ -92,7 +93,11 @@ class FakeCallLeg(FakeLeg):
             raise RuntimeError("a defect of ours")
         self.agreements.append(agreed)
         self.peer_host = peer_host
-        self.expects_audio = agreed.expects_audio
+        self.expects_audio = agreed.expects_audio and not self.held
+
+    def hold(self, held: bool) -> None:
+        self.held = held
+        self.expects_audio = self.agreed.expects_audio and not held
 
     def answer(self) -> None:
         self.live = Live.YES

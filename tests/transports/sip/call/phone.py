@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 
 from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.hosts import host_and_port
 from rtc_server.transports.sip.message.message import Request, Response, parse
 
 US = ("192.0.2.10", 5060)
@@ -25,7 +26,7 @@ def sdp(
         "v=0",
         f"o=- 1 {version} IN IP4 198.51.100.7",
         "s=-",
-        f"c=IN IP4 {address}",
+        f"c=IN {'IP6' if ':' in address else 'IP4'} {address}",
         "t=0 0",
         f"m=audio {port} RTP/AVP {numbers}",
         *(f"a=rtpmap:{line}" for line in chosen),
@@ -49,7 +50,7 @@ class Phone:
         self.tag = f"theirs-{number}"
         self.our_tag: str | None = None
         self.cseq = 0
-        self.contact = contact or f"<sip:1001@{flow.remote[0]}:{flow.remote[1]}>"
+        self.contact = contact or f"<sip:1001@{host_and_port(*flow.remote)}>"
         self.target = "sip:+15550100@192.0.2.10"
         self.mute = False
         """Sends nothing by itself."""
@@ -74,10 +75,9 @@ class Phone:
 
     def text(self, method: str, body: str, headers: str, *, cseq: int, branch: str) -> str:
         to = self._to if self.our_tag is None else f"{self._to};tag={self.our_tag}"
-        host, port = self.flow.remote
         lines = [
             f"{method} {self.target} SIP/2.0",
-            f"Via: SIP/2.0/{self.flow.transport.upper()} {host}:{port};rport;branch={branch}",
+            f"Via: SIP/2.0/{self.flow.transport.upper()} {host_and_port(*self.flow.remote)};rport;branch={branch}",
             "Max-Forwards: 70",
             f"From: {self._from}",
             f"To: {to}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rtc_server.transports.sip.call.credentials import MAX_REALM_CHARS, Credentials
+from rtc_server.transports.sip.call.credentials import MAX_CHALLENGES, MAX_REALM_CHARS, MAX_REALMS, Credentials
+from rtc_server.transports.sip.message import authparams
 from rtc_server.transports.sip.message.message import Headers, Request, Response
 from rtc_server.transports.sip.trunk.trunks import Trunk
 from tests.logs import captured_logs, entry_of
@@ -76,3 +77,82 @@ def test_request_that_goes_another_way_loses_what_its_first_way_was_given(host: 
     assert known.answer(bye, asking("b", status=407), ITS_HOST)
     known.withhold(bye, host)
     assert ("Authorization" in bye.headers, "Proxy-Authorization" in bye.headers) == (kept, kept)
+
+
+def realms_of(message: Request, name: str = "Proxy-Authorization") -> list[str]:
+    """Whom a request has answers for, in order."""
+    return [authparams.parse(value)[0][1]["realm"] for value in message.headers.all(name)]
+
+
+@pytest.mark.parametrize("realm", ["a", "b"])
+def test_each_proxy_on_the_way_gets_an_answer_of_its_own_once(realm: str) -> None:
+    invite, known = request("INVITE"), credentials()
+    assert known.answer(invite, asking("a", status=407), ITS_HOST)
+    assert known.answer(invite, asking("b", status=407), ITS_HOST)
+    assert known.answer(invite, asking("b"), ITS_HOST), "a server is no proxy"
+    assert realms_of(invite) == ["a", "b"]
+    assert realms_of(invite, "Authorization") == ["b"]
+    assert not known.answer(invite, asking(realm, status=407), ITS_HOST), "the password is wrong"
+
+
+def test_proxies_that_ask_at_once_are_answered_at_once() -> None:
+    invite = request("INVITE")
+    assert credentials().answer(invite, asking("a", "b", status=407), ITS_HOST)
+    assert realms_of(invite) == ["a", "b"]
+
+
+def test_of_several_algorithms_of_a_realm_one_is_answered() -> None:
+    response = asking("a")
+    response.headers.add("WWW-Authenticate", 'Digest realm="a", nonce="n", qop="auth", algorithm=SHA-256')
+    invite = request("INVITE")
+    assert credentials().answer(invite, response, ITS_HOST)
+    (value,) = invite.headers.all("Authorization")
+    assert "algorithm=SHA-256" in value
+
+
+def test_only_the_realm_whose_nonce_was_stale_may_ask_again() -> None:
+    invite, known = request("INVITE"), credentials()
+    assert known.answer(invite, asking("a", "b", status=407), ITS_HOST)
+    stale = Response(407, "Who are you", Headers(), b"")
+    stale.headers.add("Proxy-Authenticate", 'Digest realm="b", nonce="m", qop="auth", stale=TRUE')
+    assert known.answer(invite, stale, ITS_HOST)
+    assert realms_of(invite) == ["a", "b"]
+    assert 'nonce="m"' in invite.headers.all("Proxy-Authorization")[1]
+    stale.headers.add("Proxy-Authenticate", 'Digest realm="a", nonce="m", qop="auth"')
+    assert not known.answer(invite, stale, ITS_HOST), "the password for a is wrong"
+
+
+def test_nonce_that_is_used_again_is_counted() -> None:
+    """A server that keeps count takes no number twice (RFC 7616 section 3.4)."""
+    invite, known = request("INVITE"), credentials()
+    counts = []
+    for realm in ("a", "b", "c"):
+        assert known.answer(invite, asking(realm, status=407), ITS_HOST)
+        values = invite.headers.all("Proxy-Authorization")
+        counts.append([authparams.parse(value)[0][1]["nc"] for value in values])
+    assert counts == [["00000001"], ["00000002", "00000001"], ["00000003", "00000002", "00000001"]]
+
+
+def test_request_that_is_sent_again_for_another_reason_counts_too() -> None:
+    invite, known = request("INVITE"), credentials()
+    known.renew(invite)
+    assert "Authorization" not in invite.headers
+    assert known.answer(invite, asking("a"), ITS_HOST)
+    known.renew(invite)
+    (value,) = invite.headers.all("Authorization")
+    assert authparams.parse(value)[0][1]["nc"] == "00000002"
+
+
+def test_who_always_asks_in_another_name_is_given_up() -> None:
+    invite, known = request("INVITE"), credentials()
+    answered = [known.answer(invite, asking(f"realm {number}"), ITS_HOST) for number in range(MAX_CHALLENGES + 2)]
+    assert answered == [True] * MAX_CHALLENGES + [False] * 2
+    assert not credentials().answer(request(), asking(*map(str, range(MAX_REALMS + 1))), ITS_HOST)
+
+
+def test_answers_that_were_withheld_are_not_given_to_the_next_way() -> None:
+    bye, known = request(), credentials()
+    assert known.answer(bye, asking("a", status=407), ITS_HOST)
+    known.withhold(bye, OTHER_HOST)
+    assert known.answer(bye, asking("b", status=407), ITS_HOST)
+    assert realms_of(bye) == ["b"]

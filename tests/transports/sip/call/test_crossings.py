@@ -118,7 +118,7 @@ async def test_transfer_whose_failure_is_told_before_it_is_accepted_leaves_the_c
 
 
 async def test_call_that_is_held_from_the_first_says_so_behind_its_answer(world: World) -> None:
-    phone = await world.answered(body=sdp(direction="sendonly"))
+    phone = await world.answered(body=sdp(direction="inactive"))
     phone.invite(sdp(version=2))
     types = [event["type"] for event in await events_of(world.call)]
     assert types == ["ringing", "answered", "held", "resumed"]

@@ -103,6 +103,29 @@ async def test_ack_brings_what_the_trunk_was_given_to_nobody_else() -> None:
     await world.assert_nothing_left()
 
 
+@pytest.mark.parametrize(
+    ("headers", "port"),
+    [
+        ("Contact: <sip:1001@198.51.100.7:5080>", 5080),
+        ("Contact: <sip:1001@203.0.113.66:5080>\r\nRecord-Route: <sip:198.51.100.7:5090;lr>", 5090),
+    ],
+)
+async def test_ack_and_bye_of_our_call_go_to_the_port_that_its_answer_names(
+    world: World, headers: str, port: int
+) -> None:
+    phone = world.phone()
+    other = world.phone(Flow("udp", US, (THEM[0], port)))
+    call = await world.agent.dial("+15550123")
+    await world.settle()
+    phone.answer(200, sdp(), headers)
+    await world.settle()
+    assert (phone.new(), other.new()) == (["INVITE"], ["ACK"])
+    call.hangup()
+    assert (phone.new(), other.new()) == ([], ["BYE"])
+    other.answer(200, to="BYE")
+    await world.assert_nothing_left()
+
+
 async def test_way_that_a_call_has_moved_to_is_held_until_the_call_is_over(world: World) -> None:
     phone = await world.answered(world.phone(contact=CONTACT_ELSEWHERE))
     elsewhere = world.phone(Flow("udp", US, ELSEWHERE))

@@ -315,7 +315,7 @@ async def test_application_that_rejects_chooses_the_status() -> None:
     ("accepted", "cause"),
     [
         (Accept(voice="tenor"), "voice 'tenor' is unknown; the engine fake has: alto, bass"),
-        (Accept(persona="x" * 100_000), "persona has 100000 characters; at most 4000 are possible"),
+        (Accept(persona="x" * 100_000), "persona has 100000 characters; the engine fake takes at most 4000"),
     ],
 )
 async def test_application_that_accepts_with_what_there_is_not_has_not_decided(accepted: Accept, cause: str) -> None:
@@ -393,7 +393,7 @@ async def test_ack_without_the_awaited_answer_ends_the_call(world: World) -> Non
     assert phone.new() == ["BYE"]
     phone.answer(200, to="BYE")
     await world.assert_nothing_left()
-    assert (call.end_reason, call.end_detail) == ("media_refused", "not a session description: it must begin with v=0")
+    assert (call.end_reason, call.end_detail) == ("media_refused", "the answer has no session description")
 
 
 async def test_defect_of_ours_ends_this_call_and_no_other(world: World) -> None:

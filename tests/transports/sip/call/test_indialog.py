@@ -11,6 +11,7 @@ from rtc_server.errors import BadRequest, NotConnected, TransferRefused
 from rtc_server.events import Dtmf
 from rtc_server.transports.sip.call.call import CallState
 from rtc_server.transports.sip.flow import Flow
+from rtc_server.transports.sip.message.headers import CSeq
 from tests.transports.sip.call.fakes import World, events_of
 from tests.transports.sip.call.phone import THEM, US, Phone
 
@@ -136,9 +137,14 @@ async def transfer(world: World, phone: Phone, target: str = "sip:+15550123@198.
     return task
 
 
-def notify(phone: Phone, line: str) -> None:
-    headers = "Event: refer\r\nSubscription-State: active\r\nContent-Type: message/sipfrag;version=2.0"
+def notify(phone: Phone, line: str, event: str = "refer") -> None:
+    headers = f"Event: {event}\r\nSubscription-State: active\r\nContent-Type: message/sipfrag;version=2.0"
     phone.send("NOTIFY", line, headers)
+
+
+def id_of_refer(phone: Phone) -> str:
+    """Of the last one, as a NOTIFY names it."""
+    return f"refer;id={CSeq.parse(phone.last_request('REFER').headers.get('CSeq') or '').number}"
 
 
 async def test_transfer_that_works_ends_the_call(world: World) -> None:
@@ -185,6 +191,51 @@ async def test_second_transfer_tells_anew_how_it_goes(world: World) -> None:
     assert told == [100, 486, 100, 486]
 
 
+@pytest.mark.parametrize("late", ["486 Busy Here", "200 OK"])
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_notify_of_an_earlier_transfer_changes_nothing_for_the_next(
+    world: World, late: str, accepted: bool
+) -> None:
+    phone = await world.answered()
+    call = world.call
+    await transfer(world, phone)
+    first = id_of_refer(phone)
+    phone.answer(202, to="REFER")
+    notify(phone, "SIP/2.0 486 Busy Here\r\n", first)
+    task = await transfer(world, phone)
+    second = id_of_refer(phone)
+    phone.new()
+    if accepted:
+        phone.answer(202, to="REFER")
+    notify(phone, f"SIP/2.0 {late}\r\n", first)
+    await world.settle()
+    assert phone.new() == ["481"]
+    assert task.done() is accepted
+    phone.answer(202, to="REFER")
+    notify(phone, "SIP/2.0 180 Ringing\r\n", f"REFER ; ID={second.partition('=')[2]}")
+    notify(phone, "SIP/2.0 200 OK\r\n", second)
+    await world.settle()
+    assert phone.new() == ["200", "200", "BYE"]
+    told = [event["status"] for event in await events_of(call) if event["type"].startswith("transfer")]
+    assert told == [100, 486, 100, 180, 200]
+
+
+async def test_notify_names_the_request_that_brought_the_password(world: World) -> None:
+    phone = await world.answered()
+    call = world.call
+    await transfer(world, phone)
+    first = id_of_refer(phone)
+    phone.answer(407, headers='Proxy-Authenticate: Digest realm="r", nonce="n", qop="auth"', to="REFER")
+    await world.settle()
+    phone.new()
+    assert id_of_refer(phone) != first
+    phone.answer(202, to="REFER")
+    notify(phone, "SIP/2.0 200 OK\r\n", id_of_refer(phone))
+    await world.settle()
+    assert phone.new() == ["200", "BYE"]
+    assert call.end_reason == "transferred"
+
+
 async def test_transfer_that_is_refused_is_told_to_who_wanted_it(world: World) -> None:
     phone = await world.answered()
     task = await transfer(world, phone)
@@ -224,7 +275,7 @@ async def test_call_that_ends_ends_the_wait_for_its_transfer(world: World) -> No
     phone = await world.answered()
     task = await transfer(world, phone)
     phone.send("BYE")
-    with pytest.raises(TransferRefused):
+    with pytest.raises(NotConnected, match="ended"):
         await task
 
 
@@ -235,6 +286,15 @@ async def test_transfer_to_no_uri_is_refused(world: World, target: str) -> None:
     await world.answered()
     with pytest.raises(BadRequest):
         await world.call.transfer(target)
+
+
+async def test_notify_of_an_event_that_cannot_be_read_is_malformed(world: World) -> None:
+    phone = await world.answered()
+    await transfer(world, phone)
+    phone.new()
+    notify(phone, "SIP/2.0 200 OK\r\n", "refer;id=1;id=2")
+    assert phone.new() == ["400"]
+    assert world.call.state is CallState.ANSWERED
 
 
 async def test_notify_of_nothing_we_asked_for_is_unknown(world: World) -> None:

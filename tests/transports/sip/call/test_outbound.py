@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-
 import pytest
 
 from rtc_server.engine.client import Live
-from rtc_server.errors import BadRequest, EngineFull, InvalidNumber, NumberNotAllowed, UnknownVoice
 from rtc_server.transports.sip.call.call import Call, CallState
-from rtc_server.transports.sip.trunk.patterns import Pattern
-from tests.transports.sip.call.fakes import TRUNK, World, audio_of, events_of
+from rtc_server.transports.sip.call.surroundings import CallSettings
+from tests.transports.sip.call.fakes import World, audio_of, events_of
 from tests.transports.sip.call.phone import Phone, sdp
 
 CHALLENGE = 'WWW-Authenticate: Digest realm="r", nonce="{}", qop="auth", algorithm=MD5'
@@ -220,11 +216,13 @@ async def test_wrong_password_is_not_tried_again(world: World) -> None:
 
 async def test_interval_that_is_too_short_for_the_peer_is_lengthened(world: World) -> None:
     call, phone = await dialled(world)
+    phone.answer(401, headers=CHALLENGE.format("one"))
     phone.answer(422, headers="Min-SE: 3600")
     await world.settle()
     again = phone.last_request("INVITE")
     assert again.headers.get("Min-SE") == "3600"
     assert (again.headers.get("Session-Expires") or "").startswith("3600")
+    assert "nc=00000002" in (again.headers.get("Authorization") or "")
     phone.answer(200, sdp())
     await world.settle()
     assert call.state is CallState.ANSWERED
@@ -273,111 +271,31 @@ async def test_trunk_that_never_answers_is_given_up(world: World) -> None:
     await world.assert_nothing_left()
 
 
-async def test_full_server_refuses_to_dial(world: World) -> None:
-    for _ in range(4):
-        await dialled(world)
-    with pytest.raises(EngineFull):
-        await world.agent.dial("+15550123")
-    assert world.media.open_ports == 4
-
-
-async def test_call_that_does_not_come_about_was_none(world: World) -> None:
-    with pytest.raises(UnknownVoice):
-        await world.agent.dial("+15550123", voice="tenor")
-
-    async def full(prompt: object) -> object:
-        raise EngineFull("full")
-
-    world.house.engine.reserve = full  # type: ignore[assignment,method-assign]
-    with pytest.raises(EngineFull):
-        await world.agent.dial("+15550123")
-    assert list(world.agent.calls) == world.agent.calls.recently_ended() == []
+async def test_phone_rings_for_ring_s_however_long_that_is() -> None:
+    """Only a proxy lets no INVITE ring for longer than three minutes (RFC 3261 section 16.6)."""
+    world = World(settings=CallSettings(ring_s=600.0))
+    call, phone = await dialled(world)
+    phone.answer(180)
+    await world.advance(599)
+    assert (call.state, phone.new()) == (CallState.RINGING, ["INVITE"])
+    await world.advance(1)
+    assert (call.end_reason, call.end_detail, phone.new()) == ("no_answer", None, ["CANCEL"])
+    phone.answer(200, to="CANCEL")
+    phone.answer(487)
     await world.assert_nothing_left()
 
 
-async def test_dialling_that_is_given_up_leaves_nothing(world: World) -> None:
-    gate, reserve = asyncio.Event(), world.house.engine.reserve
-
-    async def slow(prompt: object) -> object:
-        await gate.wait()
-        return await reserve(prompt)  # type: ignore[arg-type]
-
-    world.house.engine.reserve = slow  # type: ignore[assignment,method-assign]
-    task = asyncio.get_running_loop().create_task(world.agent.dial("+15550123"))
+async def test_proxies_in_a_row_are_answered_one_after_the_other(world: World) -> None:
+    call, phone = await dialled(world)
+    for realm in ("a", "b"):
+        phone.answer(407, headers=f'Proxy-Authenticate: Digest realm="{realm}", nonce="n", qop="auth"')
+        await world.settle()
+    assert phone.new() == ["INVITE", "ACK", "INVITE", "ACK", "INVITE"]
+    assert len(phone.last_request("INVITE").headers.all("Proxy-Authorization")) == 2
+    phone.answer(200, sdp())
     await world.settle()
-    task.cancel()
-    await world.settle()
-    gate.set()
-    await world.assert_nothing_left()
-
-
-async def test_call_that_is_hung_up_while_its_slot_is_reserved_leaves_nothing(world: World) -> None:
-    gate, reserve = asyncio.Event(), world.house.engine.reserve
-
-    async def slow(prompt: object) -> object:
-        await gate.wait()
-        return await reserve(prompt)  # type: ignore[arg-type]
-
-    world.house.engine.reserve = slow  # type: ignore[assignment,method-assign]
-    task = asyncio.get_running_loop().create_task(world.agent.dial("+15550123"))
-    await world.settle()
-    world.call.hangup()
-    gate.set()
-    await world.settle()
-    call = await task
-    assert call.end_reason == "hangup"
-    await world.assert_nothing_left()
-
-
-@pytest.mark.parametrize(
-    ("to", "error"),
-    [("+4912345", NumberNotAllowed), ("", BadRequest), ("+1555 0", BadRequest), ("+1555\r\nX: y", BadRequest)],
-)
-async def test_numbers_that_may_not_be_called_cost_nothing(world: World, to: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        await world.agent.dial(to)
-    assert world.house.engine.prompts == []
-    assert world.media.ports == []
-
-
-@pytest.mark.parametrize("to", ["+1555*", "+15550*100", "1555*", "sip:+1555*@a.example", "+1555#"])
-async def test_pattern_is_no_number_that_can_be_called(world: World, to: str) -> None:
-    with pytest.raises(InvalidNumber, match="is a pattern, not a number") as refused:
-        await world.agent.dial(to)
-    assert refused.value.http_status == 422
-    assert list(world.agent.calls) == world.agent.calls.recently_ended() == []
-
-
-@pytest.mark.parametrize("code", ["*97", "#31#", "*21*15550123#"])
-async def test_code_of_a_pbx_is_dialled_as_it_is(code: str) -> None:
-    world = World(trunks=[replace(TRUNK, dialable=(Pattern("*"),))])
-    _, phone = await dialled(world, code)
-    assert phone.last_request("INVITE").uri == f"sip:{code.replace('#', '%23')}@198.51.100.7:5060"
-
-
-@pytest.mark.parametrize("trunk", [None, "carrier"])
-async def test_where_no_trunk_takes_calls_it_is_said_what_to_do(trunk: str | None) -> None:
-    world = World(trunks=[replace(TRUNK, target=None)])
-    with pytest.raises(BadRequest, match="no trunk of this server has a `target`") as refused:
-        await world.agent.dial("+15550123", trunk=trunk)
-    assert "[[sip.trunks]]" in refused.value.hint
-
-
-async def test_unknown_trunk_is_refused(world: World) -> None:
-    with pytest.raises(BadRequest, match="nobody"):
-        await world.agent.dial("+15550123", trunk="nobody")
-
-
-async def test_metadata_named_like_headers_goes_along(world: World) -> None:
-    phone = world.phone()
-    call = await world.agent.dial("+15550123", metadata={"X-Ticket": "42", "note": "not sent"})
-    await world.settle()
-    invite = phone.last_request("INVITE")
-    assert invite.headers.get("X-Ticket") == "42"
-    assert invite.headers.get("note") is None
-    assert call.metadata == {"X-Ticket": "42", "note": "not sent"}
-    with pytest.raises(BadRequest):
-        await world.agent.dial("+15550123", metadata={"X-Ticket": "42\r\nTo: x"})
+    assert call.state is CallState.ANSWERED
+    assert len(phone.last_request("ACK").headers.all("Proxy-Authorization")) == 2
 
 
 async def test_request_of_a_peer_that_has_not_answered_yet(world: World) -> None:

@@ -100,6 +100,42 @@ async def test_refresh_that_is_ours_is_a_reinvite_where_it_does_not(world: World
     assert world.call.state is CallState.ANSWERED
 
 
+MOVED = "Contact: <sip:moved@198.51.100.7:5060>\r\nSession-Expires: 90;refresher=uac"
+
+
+@pytest.mark.parametrize(("allow", "method", "body"), [("INVITE, UPDATE", "UPDATE", ""), ("INVITE", "INVITE", sdp())])
+async def test_answer_to_our_refresh_that_names_another_contact_is_followed(
+    world: World, allow: str, method: str, body: str
+) -> None:
+    phone = await refresh_is_ours(world, allow)
+    await world.advance(45.1)
+    phone.answer(200, body, MOVED, to=method)
+    await world.settle()
+    world.call.hangup()
+    assert phone.last_request("BYE").uri == "sip:moved@198.51.100.7:5060"
+
+
+async def test_answer_that_refuses_our_refresh_moves_nothing(world: World) -> None:
+    phone = await refresh_is_ours(world, "INVITE, UPDATE")
+    await world.advance(45.1)
+    phone.answer(503, headers=MOVED, to="UPDATE")
+    world.call.hangup()
+    assert phone.last_request("BYE").uri == "sip:1001@198.51.100.7:5060"
+
+
+async def test_answer_that_comes_again_does_not_undo_a_later_move(world: World) -> None:
+    phone = await refresh_is_ours(world, "INVITE")
+    await world.advance(45.1)
+    phone.answer(200, sdp())
+    await world.settle()
+    phone.send("UPDATE", headers="Contact: <sip:later@198.51.100.7:5060>")
+    phone.answer(200, sdp())
+    await world.settle()
+    assert phone.last_request("ACK").uri == "sip:later@198.51.100.7:5060"
+    world.call.hangup()
+    assert phone.last_request("BYE").uri == "sip:later@198.51.100.7:5060"
+
+
 async def test_refresh_that_is_refused_is_given_up_with_the_session(world: World) -> None:
     phone = await refresh_is_ours(world, "UPDATE")
     call = world.call

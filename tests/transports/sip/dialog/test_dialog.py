@@ -136,6 +136,39 @@ def test_contact_that_is_no_good_is_passed_over_for_where_the_peer_was_seen(
     assert (None if hop is None else hop.host) == goes_to
 
 
+@pytest.mark.parametrize(
+    ("headers", "goes_to"),
+    [
+        ("Contact: <sip:bob@198.51.100.7:5060>", None),
+        ("Contact: <sip:bob@198.51.100.7>", None),
+        ("Contact: <sip:bob@198.51.100.7:5080>", 5080),
+        ("Contact: <sip:bob@198.51.100.80:5080>\r\nRecord-Route: <sip:198.51.100.7:5090;lr>", 5090),
+        ("Contact: <sip:bob@198.51.100.80:5080>\r\nRecord-Route: <sip:198.51.100.7;lr>", None),
+        ("Contact: <sip:bob@198.51.100.7:5060;transport=UDP>", None),
+        ("Contact: <sip:bob@198.51.100.7:5060;transport=tcp>", 5060),
+        ("Contact: <sips:bob@198.51.100.7:5060>", 5060),
+        ("Contact: <sip:bob@10.0.0.3:5080>", None),
+    ],
+)
+def test_whom_we_called_is_gone_to_where_its_answer_says(headers: str, goes_to: int | None) -> None:
+    hop = answered(headers).next_hop()
+    assert (None if hop is None else hop.port) == goes_to
+
+
+def test_port_that_is_not_named_is_the_default_one() -> None:
+    called = Flow("udp", US, ("198.51.100.7", 5070))
+    hop = Dialog.of_our_invite(invite(), response(CONTACT), called).next_hop()
+    assert hop is not None and (hop.host, hop.port) == ("198.51.100.7", None)
+
+
+def test_whom_we_called_is_gone_to_where_it_was_seen_once_it_has_asked_for_something() -> None:
+    dialog = answered("Contact: <sip:bob@198.51.100.7:5080>")
+    seen_at = Flow("udp", US, ("198.51.100.7", 61000))
+    assert dialog.receive(request("INFO", 7), seen_at)
+    assert dialog.next_hop() is None
+    assert dialog.flow == seen_at
+
+
 def test_peer_in_the_same_private_network_is_gone_to_directly() -> None:
     near = Flow("udp", ("10.0.0.1", 5060), ("10.0.0.2", 5060))
     hop = theirs("Contact: <sip:bob@10.0.0.9>", "10.0.0.2:5060", near).next_hop()

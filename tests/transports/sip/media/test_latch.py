@@ -125,14 +125,40 @@ def test_host_of_the_description_may_send_from_another_port() -> None:
     assert latch.destination == other
 
 
+def test_caller_who_can_be_reached_and_is_silent_is_neither_heard_by_strangers_nor_replaced_by_one() -> None:
+    for peer_host in (PUBLIC[0], PHONE[0], None):
+        latch = negotiated(Latch(), rtp=PUBLIC, rtcp=PUBLIC_RTCP, peer_host=peer_host)
+        assert not any(latch.admit(0.02 * n, STRANGER, packet(n)) for n in range(100))
+        assert latch.destination == PUBLIC
+        negotiated(latch, 3.0, PUBLIC, PUBLIC_RTCP, peer_host=peer_host)
+        assert not any(latch.admit(3.0 + 0.02 * n, STRANGER, packet(n)) for n in range(100))
+        assert latch.destination == PUBLIC
+
+
+def test_silent_caller_who_was_heard_on_another_port_is_not_replaced_behind_a_new_negotiation() -> None:
+    latch = negotiated(Latch(), rtp=PUBLIC, rtcp=PUBLIC_RTCP, peer_host=None)
+    other = (PUBLIC[0], 31_000)
+    assert any(latch.admit(0.02 * n, other, packet(n)) for n in range(3))
+    negotiated(latch, 6.0, PUBLIC, PUBLIC_RTCP, peer_host=None)
+    assert not any(latch.admit(6.0 + SILENT_S + 0.02 * n, STRANGER, packet(n)) for n in range(100))
+    assert latch.destination == other
+
+
+def test_key_of_srtp_proves_any_host_even_beside_an_address_that_can_be_reached() -> None:
+    latch = negotiated(Latch(), rtp=PUBLIC, rtcp=PUBLIC_RTCP, authenticated=True)
+    assert latch.admit(0.1, STRANGER, packet(1)) == (packet(1),)
+    latch.heard(0.1, STRANGER)
+    assert latch.destination == STRANGER
+
+
 def test_address_of_the_description_is_better_than_one_that_was_found() -> None:
     latch = negotiated(Latch(), rtp=PUBLIC, rtcp=PUBLIC_RTCP)
     for n in range(3):
-        latch.admit(0.1, STRANGER, packet(n))
-    assert latch.source == STRANGER
+        latch.admit(0.1, PHONE, packet(n))
+    assert latch.source == PHONE
     assert latch.admit(0.2, PUBLIC, packet(1)) == (packet(1),)
     assert latch.destination == PUBLIC
-    assert not any(latch.admit(0.3, STRANGER, packet(n)) for n in range(10))
+    assert not any(latch.admit(0.3, PHONE, packet(n)) for n in range(10))
 
 
 def test_source_does_not_change_again_before_a_new_negotiation() -> None:
@@ -225,6 +251,18 @@ def test_rtcp_on_the_port_of_rtp_goes_where_rtp_goes() -> None:
     for n in range(3):
         latch.admit(0.1, PHONE, packet(n))
     assert latch.rtcp_destination == PHONE
+
+
+def test_it_is_known_who_has_named_the_host_that_was_found() -> None:
+    latch = negotiated(Latch())
+    assert not latch.is_found and latch.host_named_by is None
+    assert latched(PHONE).is_found and latched(PHONE).host_named_by == "signalling"
+    assert latched(STRANGER).is_found and latched(STRANGER).host_named_by is None
+    for port, found in ((PUBLIC[1], False), (31_000, True)):
+        latch = negotiated(Latch(), rtp=PUBLIC, rtcp=PUBLIC_RTCP)
+        for n in range(3):
+            latch.admit(0.1, (PUBLIC[0], port), packet(n))
+        assert latch.is_found is found and latch.host_named_by == "description"
 
 
 def test_stream_of_the_call_before_on_these_ports_is_not_taken_for_that_of_this_one() -> None:

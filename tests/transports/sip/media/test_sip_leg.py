@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtc_server.engine.client import Live
-from rtc_server.errors import BadRequest
+from rtc_server.errors import BadRequest, DigitsPending, NotConnected
 from rtc_server.events import Numbered, SessionReady
 from rtc_server.media import rtcp
 from rtc_server.media.audioformat import AudioFormat
 from rtc_server.media.codecs import make_decoder
 from rtc_server.media.rtp import RtpPacket
+from rtc_server.media.telephoneevent import MAX_QUEUED
 from rtc_server.session.leg import Leg
 from rtc_server.transports.sip.flow import Address
 from tests.transports.sip.media.phones import (
@@ -25,6 +26,7 @@ from tests.transports.sip.media.phones import (
     PHONE,
     PHONE_RTCP,
     PLAIN,
+    WITH_DIGITS,
     Home,
     Phone,
     level,
@@ -134,20 +136,26 @@ def test_on_hold_without_direction_nothing_at_all_is_sent() -> None:
 def test_music_that_plays_on_hold_is_not_for_the_agent() -> None:
     home = Home()
     phone = Phone(home)
-    home.leg.agree(HELD)
-    assert not home.leg.expects_audio
-    phone.say(50)
+    for _ in range(2):
+        home.leg.agree(HELD)
+        home.leg.hold(True)
+        assert not home.leg.expects_audio
+        phone.say(50)
     assert {level(frame) for frame in home.frames} == {0.0}
     home.leg.agree(PLAIN)
+    home.leg.hold(False)
     phone.say(20)
     assert level(home.frames[-1]) == pytest.approx(LOUD, rel=0.1)
 
 
 def test_who_only_ever_talks_is_heard() -> None:
     home = Home(HELD)
-    Phone(home).say(50)
-    assert home.leg.expects_audio
-    assert level(home.frames[-1]) == pytest.approx(LOUD, rel=0.1)
+    phone = Phone(home)
+    for _ in range(2):
+        phone.say(50)
+        assert home.leg.expects_audio
+        assert level(home.frames[-1]) == pytest.approx(LOUD, rel=0.1)
+        home.leg.agree(HELD)
 
 
 def test_resume_on_another_port_is_sent_there() -> None:
@@ -168,6 +176,11 @@ def test_silence_counts_only_while_audio_is_expected() -> None:
     assert not home.leg.expects_audio
     home.now += 500
     home.leg.agree(PLAIN)
+    assert home.leg.expects_audio
+    assert home.leg.last_audio_s == home.now
+    home.leg.hold(True)
+    home.now += 500
+    home.leg.hold(False)
     assert home.leg.expects_audio
     assert home.leg.last_audio_s == home.now
 
@@ -351,10 +364,23 @@ def test_whatever_comes_the_call_goes_on(datagrams: list[tuple[bool, Address, by
 
 
 def test_digits_need_an_agreement() -> None:
-    with pytest.raises(BadRequest, match="no media"):
+    with pytest.raises(NotConnected, match="no media") as early:
         Home(None).leg.send_digits("1")
-    with pytest.raises(BadRequest, match="telephone events"):
+    with pytest.raises(BadRequest, match="telephone events") as refused:
         Home(replace(PLAIN, telephone_event=None)).leg.send_digits("1")
+    with pytest.raises(BadRequest, match="no key") as wrong:
+        Home(WITH_DIGITS).leg.send_digits("1x")
+    assert early.value.hint and "telephone-event" in refused.value.hint and "0-9" in wrong.value.hint
+
+
+def test_digits_wait_up_to_a_bound_and_may_be_sent_again_later() -> None:
+    home = Home(WITH_DIGITS)
+    home.leg.send_digits("1" * MAX_QUEUED)
+    with pytest.raises(DigitsPending) as pending:
+        home.leg.send_digits("2")
+    assert pending.value.hint
+    home.pass_slots(20)
+    home.leg.send_digits("2")
 
 
 def test_comfort_noise_stands_for_silence_and_is_no_loss() -> None:

@@ -16,6 +16,7 @@ from rtc_server.session.liveness import LivenessRules, Verdict
 from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.negotiation.agreedmedia import AgreedMedia, LocalMedia, MediaPolicy
 from rtc_server.transports.sip.negotiation.offeranswer import MediaNegotiation
+from tests.logs import captured_logs
 from tests.transports.sip.media.phones import PHONE, PLAIN, Home, Phone, level
 
 DATA = Path(__file__).parents[3] / "data"
@@ -94,6 +95,35 @@ def test_phone_with_a_private_address_is_answered_where_its_packets_come_from(co
     assert level(home.frames[-1]) == pytest.approx(LOUD, rel=0.15)
 
 
+def test_stranger_who_sprays_at_a_silent_caller_hears_nothing_and_is_not_heard() -> None:
+    home = Home(peer_host=PHONE[0])
+    Phone(home, source=STRANGER).say(50)
+    assert home.wire.destinations == {PHONE}
+    assert len(home.wire.rtp) == 50
+    assert home.leg._rtp.jitter_buffer.counters.packets == 0
+
+
+def test_log_tells_when_audio_comes_from_elsewhere_and_never_from_where() -> None:
+    with captured_logs() as logs:
+        home = Home(agreed_from("private_address.sdp", ("PCMU",)), peer_host=NAT[0])
+        phone = Phone(home, source=NAT)
+        phone.say(10)
+        plain = Home(peer_host=PHONE[0])
+        Phone(plain).say(10)
+    (told,) = [entry for entry in logs if "audio comes from" in entry["event"]]
+    assert (told["leg"], told["host_named_by"]) == (home.leg.id, "signalling")
+    assert NAT[0] not in str(logs) and str(NAT[1]) not in str(logs)
+
+
+def test_log_of_sources_has_a_bound_whatever_the_other_end_negotiates() -> None:
+    home = Home(None)
+    with captured_logs() as logs:
+        for n in range(100):
+            home.leg.agree(replace(PLAIN, remote_rtp=(PHONE[0], 30_000 + 2 * n)), PHONE[0])
+            Phone(home, source=(PHONE[0], 50_000)).say(3)
+    assert 1 <= len([entry for entry in logs if "audio comes from" in entry["event"]]) <= 10
+
+
 def test_phone_with_a_private_address_is_found_without_its_signalling_too() -> None:
     agreed = agreed_from("private_address.sdp", ("PCMU",))
     home = Home(agreed)
@@ -126,6 +156,20 @@ def test_held_caller_is_never_silent_for_too_long() -> None:
         leg = home.leg
         assert rules.judge(home.now, leg.last_audio_s, leg.last_sign_of_life_s, leg.expects_audio) is Verdict.LIVE
     assert not any(destination[0] == "0.0.0.0" for _, destination in home.wire.rtp)
+
+
+def test_silence_before_the_answer_is_no_caller_who_is_silent_for_too_long() -> None:
+    """Early media is what a trunk sends while it rings, or does not, and a call of ours may ring for ten minutes."""
+    home, rules = Home(answered=False), LivenessRules(setup_s=30)
+    for _ in range(20):
+        home.now += 30
+        leg = home.leg
+        assert rules.judge(home.now, leg.last_audio_s, leg.last_sign_of_life_s, leg.expects_audio) is Verdict.LIVE
+    home.leg.answer()
+    assert home.leg.expects_audio
+    home.now += 301
+    leg = home.leg
+    assert rules.judge(home.now, leg.last_audio_s, leg.last_sign_of_life_s, leg.expects_audio) is Verdict.IDLE_TOO_LONG
 
 
 def test_old_style_hold_and_resume_on_another_port() -> None:

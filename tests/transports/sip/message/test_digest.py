@@ -44,9 +44,13 @@ def check(server: Challenger, value: str | None, method: str = "INVITE", uri: st
 def answer(
     challenges: list[str], username: str = "ann", password: str | None = None, count: int = 1, uri: str = URI
 ) -> str:
-    value = digest.answer(challenges, "INVITE", uri, username, password or PASSWORDS[username], nonce_count=count)
-    assert value is not None
-    return value
+    known = PASSWORDS[username] if password is None else password
+    return digest.answer(challenge_in(challenges), "INVITE", uri, username, known, nonce_count=count)
+
+
+def challenge_in(values: list[str]) -> dict[str, str]:
+    (challenge,) = digest.answerable(values).values()
+    return challenge
 
 
 def params(value: str) -> dict[str, str]:
@@ -67,9 +71,9 @@ def params(value: str) -> dict[str, str]:
 )
 def test_example_of_rfc_7616_section_3_9_1(challenge: str, response: str) -> None:
     value = digest.answer(
-        [challenge], "GET", "/dir/index.html", "Mufasa", "Circle of Life", nonce_count=1, cnonce=CNONCE_7616
+        challenge_in([challenge]), "GET", "/dir/index.html", "Mufasa", "Circle of Life", cnonce=CNONCE_7616
     )
-    assert params(value or "")["response"] == response
+    assert params(value)["response"] == response
 
 
 def test_example_of_rfc_2617_section_3_5() -> None:
@@ -77,7 +81,8 @@ def test_example_of_rfc_2617_section_3_5() -> None:
         'Digest realm="testrealm@host.com", qop="auth,auth-int", nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", '
         'opaque="5ccc069c403ebaf9f0171e9517f40e41"'
     )
-    value = digest.answer([challenge], "GET", "/dir/index.html", "Mufasa", "Circle Of Life", cnonce="0a4f113b")
+    asked = challenge_in([challenge])
+    value = digest.answer(asked, "GET", "/dir/index.html", "Mufasa", "Circle Of Life", cnonce="0a4f113b")
     assert value == (
         'Digest username="Mufasa", realm="testrealm@host.com", nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", '
         'uri="/dir/index.html", qop=auth, cnonce="0a4f113b", nc=00000001, '
@@ -107,8 +112,16 @@ def test_challenge_nobody_here_can_answer_is_passed_over() -> None:
         "Digest " + "x" * authparams.MAX_CHARS,
     ]
     assert params(answer([*others, known]))["nonce"] == "2"
-    assert digest.answer(others, "INVITE", URI, "ann", "x") is None
-    assert digest.answer([], "INVITE", URI, "ann", "x") is None
+    assert digest.answerable(others) == digest.answerable([]) == {}
+
+
+def test_strongest_challenge_of_each_realm_is_answered_in_the_order_in_which_they_ask() -> None:
+    def challenge(realm: str, algorithm: str) -> str:
+        return f'Digest realm="{realm}", nonce="n", algorithm={algorithm}'
+
+    asked = [challenge("a", "MD5"), challenge("b", "MD5"), challenge("a", "SHA-256"), challenge("a", "MD5-sess")]
+    chosen = digest.answerable(asked)
+    assert [(realm, params["algorithm"]) for realm, params in chosen.items()] == [("a", "SHA-256"), ("b", "MD5")]
 
 
 def test_server_without_qop_gets_the_old_response() -> None:
@@ -126,10 +139,10 @@ def test_session_kind_and_integrity_are_answered() -> None:
         return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
     challenge = 'Digest realm="r", nonce="n", algorithm=SHA-256-sess, qop="auth-int"'
-    value = digest.answer([challenge], "INVITE", URI, "ann", "pw", b"body", 2, cnonce="c")
+    value = digest.answer(challenge_in([challenge]), "INVITE", URI, "ann", "pw", b"body", 2, cnonce="c")
     secret = sha(f"{sha('ann:r:pw')}:n:c")
     request = sha(f"INVITE:{URI}:{sha(b'body')}")
-    found = params(value or "")
+    found = params(value)
     assert found["response"] == sha(f"{secret}:n:00000002:c:auth-int:{request}")
     assert (found["qop"], found["nc"]) == ("auth-int", "00000002")
     assert "cnonce" in params(answer(['Digest realm="r", nonce="n", algorithm=MD5-sess']))
@@ -167,8 +180,8 @@ def test_wrong_password_and_unknown_user_are_wrong() -> None:
     server = challenger()
     assert check(server, answer(server.challenge(PEER), password="guess")) is Outcome.WRONG
     assert check(server, answer(server.challenge(PEER), "ann").replace('"ann"', '"bob"')) is Outcome.WRONG
-    empty = digest.answer(server.challenge(PEER), "INVITE", URI, "nobody", "")
-    assert check(server, empty) is Outcome.WRONG
+    nobody = digest.answer(challenge_in(server.challenge(PEER)), "INVITE", URI, "nobody", "")
+    assert check(server, nobody) is Outcome.WRONG
 
 
 def test_answer_is_for_one_method() -> None:
@@ -285,7 +298,8 @@ def test_malformed_answer_is_told_so(old: str, new: str) -> None:
 @given(st.text(max_size=60) | st.text('Digestusernamrlocp=", \\', max_size=60).map("Digest ".__add__))
 def test_whatever_an_answer_holds_is_judged(value: str) -> None:
     assert check(challenger(), value) in (Outcome.MALFORMED, Outcome.OTHER_REALM)
-    digest.answer([value], "INVITE", URI, "ann", "x")
+    for challenge in digest.answerable([value]).values():
+        digest.answer(challenge, "INVITE", URI, "ann", "x")
 
 
 @given(st.dictionaries(st.sampled_from(["username", "realm", "opaque"]), st.text(max_size=20), min_size=1))

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rtc_server import metrics
 from rtc_server.config.sip import parse_listen
 from rtc_server.transports.sip.flow import Address, Flow, transport_named
 from rtc_server.transports.sip.message.message import SipParseError
 from rtc_server.transports.sip.network.listenon import ListenOn
 from rtc_server.transports.sip.network.network import SipNetwork
+from tests.counted import Counted
 
 LOOPBACK = ("udp:127.0.0.1:0", "tcp:127.0.0.1:0")
 WAIT_S = 5.0
@@ -30,6 +32,8 @@ class Heard:
     """What a network has told."""
 
     def __init__(self) -> None:
+        self.refused = Counted(metrics.SIP_CONNECTIONS_REFUSED)
+        self.ended = Counted(metrics.SIP_CONNECTIONS_CLOSED)
         self.messages: list[tuple[bytes, Flow]] = []
         self.closed: list[Flow] = []
         self.unreadable: list[tuple[SipParseError, Flow]] = []

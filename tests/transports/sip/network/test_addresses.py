@@ -3,12 +3,16 @@ from __future__ import annotations
 import pytest
 
 from rtc_server.transports.sip.flow import Address, Flow, Transport
+from rtc_server.transports.sip.negotiation.agreedmedia import LocalMedia, MediaPolicy
+from rtc_server.transports.sip.negotiation.offeranswer import MediaNegotiation
 from rtc_server.transports.sip.network import addresses
 from rtc_server.transports.sip.network.addresses import OwnAddress, SourceAddresses, place_towards
 from rtc_server.transports.sip.network.listenon import ListenOn
+from tests.transports.sip.call.phone import sdp
 from tests.transports.sip.network.listeners import Clock
 
 OUTSIDE, INSIDE = ("8.8.8.8", 5060), ("10.0.0.9", 5060)
+OUTSIDE_6, LOCAL_6 = ("2600::1", 5060), ("2600::10", 5060)
 
 
 def _flow(remote: Address, transport: Transport = "udp", local: Address = ("10.0.0.5", 5060)) -> Flow:
@@ -39,6 +43,28 @@ def test_a_private_address_is_for_peers_around_a_container_too() -> None:
 
 def test_a_name_may_be_advertised() -> None:
     assert OwnAddress("sip.example.com").sent_by(_flow(OUTSIDE)) == "sip.example.com:5060"
+
+
+def test_an_address_of_one_family_is_not_told_to_peers_of_the_other() -> None:
+    old, new = OwnAddress("9.9.9.9"), OwnAddress("2620:fe::9")
+    over_6 = _flow(OUTSIDE_6, local=LOCAL_6)
+    assert old.contact(over_6) == LOCAL_6 and old.sent_by(over_6) == "[2600::10]:5060"
+    assert new.contact(over_6) == ("2620:fe::9", 5060)
+    assert new.contact(_flow(OUTSIDE)) == ("10.0.0.5", 5060)
+    assert OwnAddress("sip.example.com").contact(over_6) == ("sip.example.com", 5060)
+
+
+@pytest.mark.parametrize("advertise", ["9.9.9.9", "2620:fe::9"])
+@pytest.mark.parametrize(("remote", "local"), [(OUTSIDE, ("10.0.0.5", 5060)), (OUTSIDE_6, LOCAL_6)])
+def test_media_of_the_callers_own_family_are_taken_whatever_is_advertised(
+    advertise: str, remote: Address, local: Address
+) -> None:
+    told, _ = OwnAddress(advertise).contact(_flow(remote, local=local))
+    negotiation = MediaNegotiation(LocalMedia(told, 20_000, 20_001), MediaPolicy())
+    answer = negotiation.answer_offer(sdp(address=remote[0]).encode()).decode()
+    family = "IP6" if ":" in remote[0] else "IP4"
+    assert f"c=IN {family} {told}" in answer
+    assert negotiation.agreed is not None and negotiation.agreed.remote_rtp == (remote[0], 16384)
 
 
 def test_a_connection_of_our_own_names_the_port_where_we_listen() -> None:

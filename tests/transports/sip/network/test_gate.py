@@ -113,11 +113,11 @@ async def test_a_connection_on_which_too_much_is_said_is_closed_unless_it_is_a_c
         else:
             assert await peer.is_hung_up_on()
             assert len(heard.messages) == 1
-            assert ours.streams.closed["flood"] == 1
+            assert heard.ended["flood"] == 1
 
 
 async def test_connections_count_too() -> None:
-    async with network("tcp:127.0.0.1:0", gate=Gate(2)) as (ours, _):
+    async with network("tcp:127.0.0.1:0", gate=Gate(2)) as (ours, heard):
         address = place_of(ours, "tcp")
         async with stranger(address), stranger(address):
             await until(lambda: len(ours.streams) == 2)
@@ -125,7 +125,7 @@ async def test_connections_count_too() -> None:
                 assert await third.is_hung_up_on()
             async with stranger(address, local_addr=("127.0.0.9", 0)):
                 await until(lambda: len(ours.streams) == 3)
-        assert ours.streams.refused["flood"] == 1
+        assert heard.refused["flood"] == 1
 
 
 async def test_the_other_end_of_a_call_may_connect_anew() -> None:
@@ -137,7 +137,7 @@ async def test_the_other_end_of_a_call_may_connect_anew() -> None:
             async with stranger(address) as again:
                 again.say(options_request(2))
                 await heard.flow(2)
-        assert not ours.streams.refused["flood"]
+        assert not heard.refused["flood"]
 
 
 async def test_whom_we_have_called_is_listened_to() -> None:

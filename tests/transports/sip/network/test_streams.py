@@ -206,7 +206,7 @@ async def test_a_message_that_takes_for_ever_is_not_waited_for() -> None:
             clock.now_s += 1.0
         ours.streams.sweep()
         assert await peer.is_hung_up_on()
-        assert ours.streams.closed["slow_message"] == 1
+        assert heard.ended["slow_message"] == 1
 
 
 async def test_an_idle_connection_is_closed_unless_a_call_holds_it() -> None:
@@ -258,7 +258,7 @@ async def test_who_connects_and_says_nothing_has_to_go_early() -> None:
 
 async def test_one_address_gets_so_many_connections_and_others_theirs() -> None:
     limits = StreamLimits(connections_per_address=2)
-    async with network("tcp:0.0.0.0:0", limits=limits) as (ours, _):
+    async with network("tcp:0.0.0.0:0", limits=limits) as (ours, heard):
         address = place_of(ours, "tcp")
         async with stranger(address) as first, stranger(address):
             await until(lambda: len(ours.streams) == 2)
@@ -271,7 +271,7 @@ async def test_one_address_gets_so_many_connections_and_others_theirs() -> None:
             await until(lambda: len(ours.streams) == 1)
             async with stranger(address):
                 await until(lambda: len(ours.streams) == 2)
-        assert ours.streams.refused["too_many_from_address"] == 1
+        assert heard.refused["too_many_from_address"] == 1
 
 
 async def test_the_longest_idle_connection_makes_room_for_a_new_one() -> None:
@@ -293,7 +293,7 @@ async def test_the_longest_idle_connection_makes_room_for_a_new_one() -> None:
                     ours.hold(flow)
                 async with stranger(address) as too_many:
                     assert await too_many.is_hung_up_on()
-        assert ours.streams.refused["too_many"] == 1
+        assert heard.refused["too_many"] == 1
 
 
 class OneTrunk(OpenGate):
@@ -347,7 +347,7 @@ async def test_a_peer_that_does_not_read_loses_its_connection() -> None:
             for _ in range(10_000):
                 ours.send(bytes(60_000), flow)
         await until(lambda: heard.closed == [flow])
-        assert ours.streams.closed["peer_does_not_read"] == 1
+        assert heard.ended["peer_does_not_read"] == 1
 
 
 async def test_a_peer_that_leaves_little_unread_for_long_loses_its_connection_too() -> None:

@@ -158,7 +158,7 @@ async def test_a_handshake_that_never_comes_is_not_waited_for(authority: Authori
             assert await silent.is_hung_up_on()
             assert await plain.is_hung_up_on()
         await until(lambda: not len(ours.streams))
-        assert ours.streams.refused["handshake"] == 2
+        assert heard.refused["handshake"] == 2
         assert not heard.closed
         assert not ours.streams._inbound
 

@@ -49,6 +49,13 @@ def fail_with_an_alert(address: Address, context: ssl.SSLContext) -> None:
         pass
 
 
+async def test_address_that_takes_no_connection_is_not_in_the_words(unused_tcp_port: int) -> None:
+    with pytest.raises(OSError) as refused:
+        await asyncio.open_connection("127.0.0.1", unused_tcp_port)
+    assert "127.0.0.1" in str(refused.value)
+    assert words_for(refused.value) == "Connection refused"
+
+
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated")
 @pytest.mark.parametrize(
     ("context", "words"),
@@ -58,9 +65,9 @@ async def test_log_says_in_words_what_is_wrong_between_two_ends_of_tls(
     authority: Authority, context: Any, words: str
 ) -> None:
     with captured_logs() as logs:
-        async with network(TLS, tls=authority.settings("127.0.0.1")) as (ours, _):
+        async with network(TLS, tls=authority.settings("127.0.0.1")) as (ours, heard):
             await asyncio.to_thread(fail_with_an_alert, place_of(ours, "tls"), context())
-            await until(lambda: ours.streams.refused["handshake"] == 1)
+            await until(lambda: heard.refused["handshake"] == 1)
     (line,) = [entry for entry in logs if entry["event"] == NOT_UP]
     assert words in line["reason"] and line["transport"] == "tls"
     assert "127.0.0.1" not in str(line)
@@ -71,11 +78,11 @@ async def test_client_without_the_certificate_that_is_asked_for_is_told_of(autho
     trusting = authority.trusting()
     trusting.maximum_version = ssl.TLSVersion.TLSv1_2  # where the refusal comes within the handshake
     with captured_logs() as logs:
-        async with network(TLS, tls=settings) as (ours, _):
+        async with network(TLS, tls=settings) as (ours, heard):
             with pytest.raises(OSError):
                 async with stranger(place_of(ours, "tls"), ssl=trusting, server_hostname="127.0.0.1"):
                     pass
-            await until(lambda: ours.streams.refused["handshake"] == 1)
+            await until(lambda: heard.refused["handshake"] == 1)
     assert ["tls_verify_clients" in entry["reason"] for entry in logs if entry["event"] == NOT_UP] == [True]
 
 
@@ -84,15 +91,15 @@ async def test_plain_sip_on_the_port_of_tls_is_told_as_such_and_a_flood_of_it_in
 ) -> None:
     clock = Clock()
     with captured_logs() as logs:
-        async with network(TLS, tls=authority.settings("127.0.0.1"), clock=clock) as (ours, _):
+        async with network(TLS, tls=authority.settings("127.0.0.1"), clock=clock) as (ours, heard):
 
             async def knock(count: int) -> None:
-                before = ours.streams.refused["handshake"]
+                before = heard.refused["handshake"]
                 for number in range(count):
                     async with stranger(place_of(ours, "tls")) as plain:
                         plain.say(b"OPTIONS sip:a SIP/2.0\r\n\r\n")
                         assert await plain.is_hung_up_on()
-                    await until(lambda number=number: ours.streams.refused["handshake"] == before + number + 1)
+                    await until(lambda number=number: heard.refused["handshake"] == before + number + 1)
 
             await knock(LINES_OF_EACH + 20)
             lines = [entry for entry in logs if entry["event"] == NOT_UP]
@@ -115,10 +122,10 @@ async def test_streams_that_cannot_be_read_get_few_lines_too() -> None:
 async def test_handshake_that_takes_too_long_is_told_as_such(authority: Authority) -> None:
     limits = StreamLimits(handshake_s=0.02)
     with captured_logs() as logs:
-        async with network(TLS, tls=authority.settings("127.0.0.1"), limits=limits) as (ours, _):
+        async with network(TLS, tls=authority.settings("127.0.0.1"), limits=limits) as (ours, heard):
             async with stranger(place_of(ours, "tls")) as silent:
                 assert await silent.is_hung_up_on()
-            await until(lambda: ours.streams.refused["handshake"] == 1)
+            await until(lambda: heard.refused["handshake"] == 1)
     assert [entry["reason"] for entry in logs if entry["event"] == NOT_UP] == ["the other end did not answer in time"]
 
 

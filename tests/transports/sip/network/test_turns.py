@@ -288,4 +288,4 @@ async def test_connection_with_a_defect_is_closed_and_others_are_heard() -> None
             second.say(options_request(2))
             await heard.flow(1)
     assert entry_of(logs, "SIP socket failed")["log_level"] == "error"
-    assert ours.streams.closed["internal_error"] == 1
+    assert heard.ended["internal_error"] == 1

@@ -128,7 +128,7 @@ async def test_a_flow_names_the_address_that_the_peer_sees() -> None:
 
 
 async def test_without_a_socket_of_the_family_nothing_is_reached(opened: tuple[SipNetwork, Heard]) -> None:
-    with pytest.raises(OSError, match="no UDP socket"):
+    with pytest.raises(OSError, match="no udp place that leads there"):
         await opened[0].connect(Target("udp", "::1", 5060))
 
 

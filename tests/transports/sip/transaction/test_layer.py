@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rtc_server import metrics
 from rtc_server.errors import TransactionsFull
 from rtc_server.transports.sip.flow import Flow
 from rtc_server.transports.sip.message.message import Request, SipParseError, parse
 from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction
 from rtc_server.transports.sip.transaction.layer import Transactions
+from tests.counted import Counted
 from tests.transports.sip.transaction.virtualtime import Agent, VirtualTime, flow, name_of, request, response
 
 TCP = flow("tcp")
@@ -75,12 +77,28 @@ def test_a_request_with_a_malformed_header_gets_400_and_leaves_nothing(agent: Ag
 
 @pytest.mark.parametrize("name", ["Via", "To"])
 def test_a_request_that_no_answer_can_be_made_for_is_dropped(agent: Agent, name: str) -> None:
+    dropped = Counted(metrics.DATAGRAMS_DROPPED)
     message = request()
     message.headers.remove(name)
     agent.receive(message)
     assert agent.wire.take() == []
-    assert agent.transactions.dropped == 1
+    assert dropped["sip_malformed"] == 1
     agent.assert_nothing_left()
+
+
+def test_whom_nobody_is_to_answer_gets_not_a_byte_and_is_counted(time: VirtualTime) -> None:
+    dropped = Counted(metrics.DATAGRAMS_DROPPED)
+    sent: list[bytes] = []
+    transactions = Transactions(
+        lambda data, way: sent.append(data),
+        time.timers,
+        lambda transaction, message: pytest.fail("it is malformed"),
+        lambda ack, way: None,
+        allow_refusal=lambda way: False,
+    )
+    transactions.receive(request(cseq_method="BYE"), flow())
+    transactions.receive(request("CANCEL"), flow())
+    assert not sent and dropped["sip_unanswered"] == 2
 
 
 def test_a_malformed_ack_has_no_answer(agent: Agent) -> None:
@@ -100,12 +118,13 @@ def test_what_could_be_read_only_in_part_is_refused_with_its_status(agent: Agent
 
 
 def test_a_stray_or_malformed_response_is_dropped(agent: Agent) -> None:
+    dropped = Counted(metrics.DATAGRAMS_DROPPED)
     agent.ask()
     stray = response(request(branch="z9hG4bK-of-another"), 200)
     agent.receive(stray)
     stray.headers.remove("Via")
     agent.receive(stray)
-    assert agent.transactions.dropped == 2
+    assert dropped["sip_stray"] == 2
     assert not agent.responses
 
 
@@ -168,7 +187,8 @@ def test_what_belongs_to_no_transaction_and_cannot_be_sent_is_lost(agent: Agent)
     agent.wire.broken = True
     agent.transactions.send_ack(request("ACK", to_tag="callee"), flow())
     agent.receive(request("CANCEL"))
-    assert agent.transactions.dropped == 2
+    assert agent.wire.take() == []
+    agent.assert_nothing_left()
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

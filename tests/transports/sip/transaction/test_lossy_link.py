@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from rtc_server.transports.sip.dialog.awaitedack import AwaitedAck
+from rtc_server.transports.sip.call.answeredinvite import AnsweredInvite
 from rtc_server.transports.sip.flow import Address, Flow, Transport
 from rtc_server.transports.sip.message.message import Request, Response, parse
 from rtc_server.transports.sip.transaction.base import Failure, ServerTransaction
@@ -45,7 +45,7 @@ class Callee:
         self.seen: Counter[tuple[str | None, str]] = Counter()
         self.lost_acks = 0
         self._time = time
-        self._waiting: dict[str | None, AwaitedAck] = {}
+        self._waiting: dict[str | None, AnsweredInvite] = {}
         self.transactions = link.ends[OURS] = Transactions(link.send, time.timers, self._on_request, self._on_ack)
 
     def _on_request(self, transaction: ServerTransaction, message: Request) -> None:
@@ -59,14 +59,15 @@ class Callee:
 
     def _decide(self, transaction: ServerTransaction, call_id: str) -> None:
         answer = transaction.reply(486 if _is_refused(call_id) else 200)
-        transaction.respond(answer)
         if answer.status == 200:
-            self._waiting[call_id] = AwaitedAck(
-                self._time.timers, Intervals(), lambda: transaction.respond(answer), self._on_lost
+            self._waiting[call_id] = AnsweredInvite(
+                transaction, answer, self._time.timers, Intervals(), lambda ack: None, self._on_lost
             )
+        else:
+            transaction.respond(answer)
 
     def _on_ack(self, ack: Request, way: Flow) -> None:
-        self._waiting[ack.headers.get("Call-ID")].stop()
+        self._waiting[ack.headers.get("Call-ID")].acknowledged(ack)
 
     def _on_lost(self) -> None:
         self.lost_acks += 1

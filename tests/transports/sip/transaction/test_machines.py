@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rtc_server.transports.sip.dialog.awaitedack import AwaitedAck
+from rtc_server.transports.sip.call.answeredinvite import AnsweredInvite
 from rtc_server.transports.sip.flow import Flow, Transport
 from rtc_server.transports.sip.message.message import Request, Response, parse
 from rtc_server.transports.sip.transaction import layer, timers
@@ -63,7 +63,7 @@ class Served:
     """When it came, or its INVITE was answered."""
     may_come_again: bool = False
     """It was forgotten before its time: on purpose, or with its flow."""
-    awaited: AwaitedAck | None = None
+    awaited: AnsweredInvite | None = None
 
 
 @dataclass
@@ -296,7 +296,7 @@ class TwoEnds(RuleBasedStateMachine):
     def _on_ack(self, ack: Request, way: Flow) -> None:
         for served in self.served.get((ack.headers.get("Call-ID") or "", "INVITE"), ()):
             if served.awaited is not None:
-                served.awaited.stop()
+                served.awaited.acknowledged(ack)
 
     def _on_response(self, call_id: str, response: Response) -> None:
         asked = self.asked[call_id]
@@ -315,12 +315,13 @@ class TwoEnds(RuleBasedStateMachine):
             assert transaction.respond(answer) == again
             return
         self._note(served, status)
-        assert transaction.respond(answer)
-        assert transaction.answered == (status >= 200)
         if invited and status == 200:
-            served.awaited = AwaitedAck(
-                self.time.timers, Intervals(), lambda: transaction.respond(answer), lambda: None
+            served.awaited = AnsweredInvite(
+                transaction, answer, self.time.timers, Intervals(), lambda ack: None, lambda: None
             )
+        else:
+            assert transaction.respond(answer)
+        assert transaction.answered == (status >= 200)
 
     def _note(self, served: Served, status: int) -> None:
         self.said.setdefault(served.transaction.request.headers.get("Call-ID") or "", set()).add(status)

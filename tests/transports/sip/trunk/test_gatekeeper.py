@@ -37,10 +37,8 @@ def gatekeeper(unknown: gates.UnknownPolicy = "challenge", clock: Clock | None =
 
 
 def authorization(challenges: Iterable[str], password: str, username: str = "branch", method: str = "INVITE") -> str:
-    value = digest.answer(
-        list(challenges), method, "sip:agent@203.0.113.50", username, password, body=b"", nonce_count=1
-    )
-    assert value is not None
+    (challenge,) = digest.answerable(list(challenges)).values()
+    value = digest.answer(challenge, method, "sip:agent@203.0.113.50", username, password)
     return f"Authorization: {value}"
 
 

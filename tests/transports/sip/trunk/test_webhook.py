@@ -158,6 +158,29 @@ async def test_any_status_but_200_is_a_failure(start: Start, status: int) -> Non
     assert isinstance(decided, Reject) and decided.failure == f"HTTP status {status}"
 
 
+async def test_application_that_closes_a_connection_which_it_has_not_said_to_close_loses_no_call() -> None:
+    """As many HTTP servers do with connections on which nothing is asked for a moment."""
+    answer = b'{"action": "accept"}'
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]))
+        asked += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+        await writer.drain()
+        await reader.read(1)  # until the next question, or until we close
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    webhook = Webhook(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/calls", SECRET)
+    assert [await webhook.decide(CALL) for _ in range(3)] == [Accept()] * 3
+    assert asked == 3
+    await webhook.close()
+    server.close()
+
+
 async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) -> None:
     webhook = Webhook(f"http://127.0.0.1:{unused_tcp_port}/calls", SECRET, on_failure="accept")
     assert await webhook.decide(CALL) == Accept()
@@ -178,6 +201,7 @@ async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) 
         b'{"action": "reject", "status": 200}',
         b'{"action": "reject", "status": "486"}',
         b'{"action": "reject", "status": true}',
+        b'{"action": "reject", "status": 401}',
         b'{"action": "accept", "persona": 7}',
         b'{"action": "accept", "persona": "\\ud800"}',
         b'{"action": "accept", "voice": ["v"]}',
@@ -189,6 +213,17 @@ async def test_application_that_is_not_there_is_a_failure(unused_tcp_port: int) 
 def test_malformed_answer_is_no_decision(content: bytes) -> None:
     with pytest.raises(WebhookError):
         read_decision(content)
+
+
+@pytest.mark.parametrize("status", [401, 405, 407, 415, 420, 421, 422, 423, 469, 489, 494])
+def test_status_that_would_need_a_header_which_nobody_has_given_is_no_decision(status: int) -> None:
+    with pytest.raises(WebhookError, match=f"{status} needs a header"):
+        read_decision(json.dumps({"action": "reject", "status": status}).encode())
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 480, 486, 488, 503, 600, 603, 608, 699])
+def test_any_other_status_may_be_chosen(status: int) -> None:
+    assert read_decision(json.dumps({"action": "reject", "status": status}).encode()) == Reject(status)
 
 
 @pytest.mark.parametrize("name", ["persona", "voice"])
