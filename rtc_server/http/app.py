@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from rtc_server.http.auth import Gate, allow_cross_origin, gate_middleware
 from rtc_server.http.errors import error_middleware
@@ -27,6 +27,12 @@ def create_app(gate: Gate, sessions: Sessions, info: Info, page: Page | WebUi, *
     for endpoint in sockets:
         app.add_routes(endpoint.routes())
     app.on_response_prepare.append(allow_cross_origin)
+    app.on_response_prepare.append(keep_versions_private)
     app[SOCKETS] = set()
     app.on_shutdown.append(close_sockets)
     return app
+
+
+async def keep_versions_private(_: web.Request, response: web.StreamResponse) -> None:
+    """Nobody outside need know which Python and aiohttp answer (RFC 9110 10.2.4), 80 times for one page."""
+    response.headers.pop(hdrs.SERVER, None)

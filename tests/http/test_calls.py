@@ -125,10 +125,10 @@ async def test_field_that_is_wrong_is_named(site: PhoneSite, body: dict[str, Any
 @pytest.mark.parametrize(
     ("path", "body", "known"),
     [
-        ("", {"to": NUMBER, "personna": "x"}, "to, from, trunk, persona, voice, seed, metadata, wait"),
-        ("", {"to": NUMBER, "from_": "1"}, "to, from, trunk, persona, voice, seed, metadata, wait"),
-        ("/{id}/transfer", {"to": NUMBER, "wait": "answered"}, "to"),
-        ("/{id}/dtmf", {"digits": "1", "duration_ms": 100}, "digits"),
+        ("", {"to": NUMBER, "personna": "x"}, "are to, from, trunk, persona, voice, seed, metadata, wait"),
+        ("", {"to": NUMBER, "from_": "1"}, "are to, from, trunk, persona, voice, seed, metadata, wait"),
+        ("/{id}/transfer", {"to": NUMBER, "wait": "answered"}, "is to"),
+        ("/{id}/dtmf", {"digits": "1", "duration_ms": 100}, "is digits"),
     ],
 )
 async def test_field_that_is_unknown_is_refused_with_those_that_are_known(
@@ -138,7 +138,7 @@ async def test_field_that_is_unknown_is_refused_with_those_that_are_known(
     status, error = await site.post("/v1/calls" + path.format(**call), body)
     unknown = list(body)[-1]
     assert (status, error["code"], error["message"]) == (400, "bad_request", f"{unknown} is unknown")
-    assert error["hint"] == f"known are {known}"
+    assert error["hint"] == f"known {known}"
     assert len((await site.get("/v1/calls"))["calls"]) == 1 and not site.phone.count("REFER")
     assert not site.world.leg.digits
 
