@@ -122,6 +122,8 @@ def test_trunk_with_everything(tmp_path: Path) -> None:
         ({"sip_digest_algorithms": ""}, "digest_algorithms"),
         ({"sip_webhook_timeout_s": 4}, "webhook_timeout_s=4"),
         ({"sip_webhook_url": "example.org/calls"}, "https://example.org/calls"),
+        ({"sip_webhook_url": "https://example..org/calls"}, "its host is no name"),
+        ({"sip_webhook_url": f"https://{'a' * 64}.example/calls"}, "its host is no name"),
         ({"sip_webhook_url": "https://example.org/calls"}, "RTC_SIP_WEBHOOK_SECRET"),
         ({"sip_tls_cert": Path("nowhere.pem")}, "only one of tls_cert and tls_key"),
         ({"sip_tls_ca": Path("nowhere.pem")}, r"\[sip\] tls_ca: cannot read nowhere.pem: No such file"),

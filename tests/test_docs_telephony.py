@@ -23,7 +23,7 @@ from rtc_server.config.sip import (
     SipSettings,
     SipTrunkSettings,
 )
-from rtc_server.errors import RtcServerError
+from rtc_server.errors import NotConnected, RtcServerError
 from rtc_server.http.callevents import MAX_UNANSWERED, PING_EVERY_S
 from rtc_server.http.calls import MAX_METADATA, MAX_VALUE_CHARS, DialBody, DigitsBody, TransferBody
 from rtc_server.session.liveness import Verdict
@@ -268,10 +268,10 @@ def written_in(pattern: str, *folders: str) -> set[str]:
     return found
 
 
-ENDS_A_CALL = raised_in("transports/sip/media", "transports/sip/transaction", "session/admission.py")
-"""What the set-up of a call raises becomes the reason of its end."""
+ENDS_A_CALL = raised_in("transports/sip/media", "transports/sip/transaction", "session/admission.py") - {NotConnected}
+"""What the set-up of a call raises becomes the reason of its end. Of a call that is set up keys can be asked for."""
 ANSWERED_BY_THE_API = raised_in("http/calls.py", "http/auth.py", "session/admission.py") | raised_in(
-    "transports/sip/call", "transports/sip/transaction", "transports/sip/useragent.py"
+    "transports/sip/call", "transports/sip/transaction", "transports/sip/useragent.py", "media/telephoneevent.py"
 ) - {MediaRefused}
 
 

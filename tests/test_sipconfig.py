@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rtc_server.config.sip import SipNumberSettings, SipSettings, SipTrunkSettings, check_sip
-from rtc_server.engine.stepper import SessionPrompt
+from rtc_server.engine.stepper import FrameSpec, SessionPrompt
 from rtc_server.errors import ConfigError, UnknownVoice
 from rtc_server.sipconfig import (
     build_gatekeeper,
@@ -34,6 +34,7 @@ from rtc_server.transports.sip.trunk.sources import MESSAGES_AT_ONCE
 from rtc_server.transports.sip.trunk.trunks import Login
 from tests.logs import captured_logs
 from tests.session.conftest import House
+from tests.session.fakes import FakeEngine
 from tests.transports.sip.network.listeners import options_request, place_of, until
 
 
@@ -117,6 +118,21 @@ def test_voice_that_the_engine_lacks_is_told_with_trunk_and_number() -> None:
         check_prompts(trunks, Admission())
 
 
+@pytest.mark.parametrize("limit", [40, 40_000])
+def test_persona_may_be_as_long_as_the_engine_takes_which_is_told(limit: int) -> None:
+    spec = FrameSpec(name="small", summary="", max_persona_chars=limit)
+    admission = House(engine=FakeEngine(spec=spec)).admission
+    fits, longer = (
+        build_trunks(sip(trunk(numbers=(SipNumberSettings(pattern="*", persona="x" * length),))))
+        for length in (limit, limit + 1)
+    )
+    check_prompts(fits, admission)
+    with pytest.raises(ConfigError) as refusal:
+        check_prompts(longer, admission)
+    assert refusal.value.message == f"[sip] trunks[carrier].numbers[*]: persona has {limit + 1} characters"
+    assert refusal.value.hint == f"the engine small takes at most {limit}"
+
+
 async def test_webhook_is_there_where_it_has_an_address(tmp_path: Path) -> None:
     assert build_webhook(sip()) is None
     (tmp_path / "secret").write_text("0123456789abcdef\n")
@@ -166,6 +182,7 @@ def test_trunk_may_be_called_with_certificates_of_its_own(tmp_path: Path) -> Non
         ("udp:0.0.0.0:5060", None, "udp:192.168.1.10:5060"),
         ("udp:0.0.0.0, tls:[::]:5061", None, "udp:192.168.1.10:5060, tls:[2001:db8::10]:5061"),
         ("udp:0.0.0.0", "203.0.113.7", "udp:203.0.113.7:5060"),
+        ("udp:0.0.0.0, tls:[::]:5061", "203.0.113.7", "udp:203.0.113.7:5060, tls:[2001:db8::10]:5061"),
         ("tcp:127.0.0.1:5070", None, "tcp:127.0.0.1:5070"),
     ],
 )
@@ -206,6 +223,29 @@ def test_settings_that_no_call_can_come_of_are_told() -> None:
     assert [subject for subject, _, _ in useless(sip(trunk(numbers=(number,))))] == ["phone"]
     assert [subject for subject, _, _ in useless(sip(trunk(), listen="udp:127.0.0.1:0"))] == ["trunk carrier"]
     assert not list(useless(sip(trunk(numbers=(number,)), listen="udp:127.0.0.1:0")))
+
+
+@pytest.mark.parametrize(
+    ("listen", "target", "reached"),
+    [
+        ("udp:0.0.0.0", "udp:sip.example.com", True),
+        ("tcp:0.0.0.0", "udp:sip.example.com", False),
+        ("tcp:0.0.0.0", "udp:192.0.2.1", False),
+        ("udp:0.0.0.0, tcp:[::]", "udp:192.0.2.1", True),
+        ("udp:0.0.0.0, tcp:[::]", "udp:[2001:db8::1]", False),
+        ("udp:[::], tcp:0.0.0.0", "udp:192.0.2.1:5070", False),
+        ("udp:[::]", "udp:[2001:db8::1]", True),
+        ("udp:0.0.0.0", "tcp:[2001:db8::1]", True),
+        ("udp:[::]", "tls:192.0.2.1", True),
+    ],
+)
+def test_a_udp_target_wants_a_place_to_call_from_and_a_connection_none(listen: str, target: str, reached: bool) -> None:
+    settings = sip(trunk(target=target, numbers=(SipNumberSettings(pattern="*"),)), listen=listen)
+    told = list(useless(settings))
+    assert (not told) is reached
+    for subject, trouble, hint in told:
+        assert subject == "trunk carrier" and target in trouble
+        assert not list(useless(settings.model_copy(update={"listen": (*settings.listen, hint.split('"')[1])})))
 
 
 async def test_messages_of_a_flood_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:

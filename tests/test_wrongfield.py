@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from rtc_server.errors import BadEvent, BadRequest, RtcServerError
 from rtc_server.wrongfield import MAX_NAME_CHARS, wrong_field
@@ -15,9 +15,19 @@ class Inner(BaseModel):
     top_k: int = 0
 
 
+def lower(text: str) -> str:
+    if not text.islower():
+        raise ValueError("a word is in lower case")
+    return text
+
+
+Word = Annotated[str, AfterValidator(lower)]
+
+
 class Outer(BaseModel):
     inner: Inner = Inner()
     seed: int = 0
+    words: dict[Word, Word] = {}
 
 
 def told(kind: type[RtcServerError], body: Any) -> RtcServerError:
@@ -40,6 +50,12 @@ def test_unknown_name_is_told_with_those_that_are_known() -> None:
 
 def test_what_is_no_field_has_the_name_of_the_whole() -> None:
     assert told(BadRequest, 7).message.startswith("body: ")
+
+
+def test_what_a_check_of_ours_says_is_told_in_its_own_words_of_values_and_of_names_alike() -> None:
+    error = told(BadRequest, {"words": {"A": "b"}})
+    assert error.message == "words.A: a word is in lower case"
+    assert told(BadRequest, {"words": {"a": "B"}}).message == "words.a: a word is in lower case"
 
 
 def test_name_of_any_length_is_cut() -> None:

@@ -316,6 +316,10 @@ class SipSettings(Section):
         parts = urlsplit(value)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             raise ValueError("write it as https://example.org/calls")
+        try:
+            parts.hostname.encode("idna")
+        except UnicodeError:
+            raise ValueError("its host is no name: a label is empty, or over 63 characters") from None
         return value
 
     @field_validator("trunks", mode="before")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtc_server.errors import DigitsPending
 from rtc_server.media.telephoneevent import (
     DIGITS,
     ENDS_SENT,
@@ -37,7 +38,7 @@ def hear(packets: Iterable[Heard], receiver: DigitReceiver | None = None, until_
     now, told = 0.0, []
     for at_s, timestamp, event in packets:
         now = max(now, at_s)
-        told += [receiver.poll(now), receiver.receive(now, event.to_bytes(), timestamp, False)]
+        told += [receiver.poll(now), receiver.receive(now, event.to_bytes(), timestamp)]
     for _ in range(3):
         told.append(receiver.poll(now if until_s is None else until_s))
     return "".join(digit for digit in told if digit is not None)
@@ -71,15 +72,8 @@ def test_each_key_is_told_once_when_its_end_is_heard(digit: str) -> None:
     receiver = DigitReceiver()
     said = press(digit, 4711)
     assert hear(said[:4], receiver) == ""
-    assert receiver.receive(0.08, said[4][2].to_bytes(), 4711, False) == digit
+    assert receiver.receive(0.08, said[4][2].to_bytes(), 4711) == digit
     assert hear(said[5:], receiver, until_s=9.0) == ""
-
-
-@pytest.mark.parametrize("marker", [True, False])
-def test_marker_tells_nothing(marker: bool) -> None:
-    receiver = DigitReceiver()
-    told = [receiver.receive(at_s, event.to_bytes(), 7, marker) for at_s, _, event in press("5", 7)]
-    assert [digit for digit in told if digit] == ["5"]
 
 
 def test_the_same_key_twice_is_two_digits() -> None:
@@ -108,14 +102,14 @@ def test_its_end_that_comes_after_all_is_a_copy() -> None:
 def test_a_digit_whose_end_is_lost_is_told_when_the_next_begins() -> None:
     receiver = DigitReceiver()
     assert hear(press("1", 0)[:4], receiver) == ""
-    assert receiver.receive(0.15, press("2", 1200)[0][2].to_bytes(), 1200, True) == "1"
+    assert receiver.receive(0.15, press("2", 1200)[0][2].to_bytes(), 1200) == "1"
     assert receiver.poll(9.0) == "2"
 
 
 def test_one_packet_that_ends_two_digits_tells_both_in_turn() -> None:
     receiver = DigitReceiver()
     hear(press("1", 0)[:4], receiver)
-    assert receiver.receive(0.15, press("2", 1200)[-1][2].to_bytes(), 1200, False) == "1"
+    assert receiver.receive(0.15, press("2", 1200)[-1][2].to_bytes(), 1200) == "1"
     assert receiver.poll(0.15) == "2"
 
 
@@ -166,7 +160,7 @@ def test_flash_and_other_events_are_no_digit(code: int) -> None:
 def test_malformed_payloads_are_ignored_and_the_digit_goes_on(payload: bytes) -> None:
     receiver = DigitReceiver()
     hear(press("4", 9)[:3], receiver)
-    assert receiver.receive(0.05, payload, 9, True) is None
+    assert receiver.receive(0.05, payload, 9) is None
     assert hear(press("4", 9)[3:], receiver) == "4"
 
 
@@ -196,7 +190,7 @@ def test_what_is_sent_is_heard_through_loss_copies_and_disorder(
     shuffled.sort(key=lambda arrival: arrival[0])
     receiver, heard = DigitReceiver(), []
     for now, packet in shuffled:
-        heard += [receiver.poll(now), receiver.receive(now, packet.payload, packet.timestamp, packet.marker)]
+        heard += [receiver.poll(now), receiver.receive(now, packet.payload, packet.timestamp)]
     heard += [receiver.poll(9.0), receiver.poll(9.0)]
     assert "".join(digit for digit in heard if digit) == digits
 
@@ -206,7 +200,7 @@ def test_any_packets_tell_at_most_a_digit_each(packets: list[tuple[bytes, int, f
     receiver, now, told = DigitReceiver(), 0.0, 0
     for payload, timestamp, later_s in packets:
         now += later_s
-        told += receiver.receive(now, payload, timestamp, False) is not None
+        told += receiver.receive(now, payload, timestamp) is not None
         told += receiver.poll(now) is not None
     told += sum(receiver.poll(now + 9) is not None for _ in range(3))
     assert told <= len(packets)
@@ -298,7 +292,7 @@ def test_what_is_no_key_is_refused_as_a_whole(digits: str) -> None:
 def test_queue_has_a_bound() -> None:
     sender = DigitSender(8000)
     sender.queue("1" * MAX_QUEUED)
-    with pytest.raises(ValueError, match=str(MAX_QUEUED)):
+    with pytest.raises(DigitsPending, match=str(MAX_QUEUED)):
         sender.queue("2")
     send(sender, 1)
     sender.queue("2")

@@ -4,11 +4,13 @@ A phone behind NAT names an address that nobody reaches, and its packets come fr
 nothing from the address in its description latches onto the first source that proves itself: by SRTP, or by a few
 packets in a row that fit. It does so once behind a negotiation, and towards two hosts only: the one in the description,
 and the one that the signalling comes from. Any other host is believed in the first seconds alone, and only if it has
-the keys of SRTP, or nothing was described that can be reached. Everything else is dropped. Whoever sprays packets over
+the keys of SRTP, or nothing was described that can surely be reached. All else is dropped. Whoever sprays packets over
 the ports of a server neither hears a call nor speaks in it, however silent its caller is. One gap is left, and SRTP
 closes it: of a caller who names no address that can be reached, a stranger who is faster may take the place.
 
-A call may get the ports of one that ended a moment ago, whose peer has not noticed: that stream proves nothing.
+A call may get the ports of one that ended a moment ago, whose peer has not noticed: that stream proves nothing. Nor
+does, for a moment, the source that was heard until another address was described: it sends until it knows of our
+answer. If it is believed later, since nothing else has come, it may be replaced all the same.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ PACKETS_IN_A_ROW = 3
 """How many packets of plain RTP prove a source: one SSRC, no number left out, payload types that were agreed on."""
 SILENT_S = 0.5
 """A source from before the negotiation is given up for another one when it has been silent for so long."""
+UNDER_WAY_S = 0.5
+"""How long behind a description with another address what comes from the source before says nothing."""
 MAX_CANDIDATES = 8
 """Sources looked at in one window; the one seen first makes room."""
 
@@ -76,6 +80,9 @@ class Latch:
         self._heard_s = 0.0
         self._may_move = False
         """The source is one from before the last negotiation."""
+        self._left: Address | None = None
+        """The source before the other end has described another address."""
+        self._left_until_s = 0.0
         self._candidates: dict[Address, _Candidate] = {}
         self._rtcp_source: Address | None = None
 
@@ -99,13 +106,16 @@ class Latch:
             muxed: RTCP comes and goes with RTP.
             peer_host: where the signalling comes from.
         """
+        if self.source == self._left:
+            self._left = None  # it goes on from there, whatever it describes
         if rtp is not None:
             if rtp != self._described:
+                self._left, self._left_until_s = self.source, now + UNDER_WAY_S
                 self.source = self._rtcp_source = None
             known = reachable(rtp[0], peer_host)
             self._described = rtp
             self._named, self._named_rtcp = (rtp, rtcp) if known else (None, None)
-            self._may_be_anywhere = not known or (peer_host is None and private_network(rtp[0]) is not None)
+            self._may_be_anywhere = not known or _may_be_behind_nat(rtp[0], peer_host)
         self._peer_host = peer_host
         self._payload_types = payload_types
         self._authenticated, self._muxed = authenticated, muxed
@@ -168,6 +178,8 @@ class Latch:
             self._settle(now, source)
 
     def _may_latch(self, now: float, source: Address) -> bool:
+        if source == self._left and now < self._left_until_s:
+            return False
         told_of = self._namer_of(source[0]) is not None
         # An address that can be reached is where the other end wants to be heard, whether it speaks or not.
         anybody = now < self._window_end_s and (self._authenticated or self._may_be_anywhere)
@@ -175,7 +187,7 @@ class Latch:
             return told_of or anybody
         if self.source == self._named or not self._may_move or now - self._heard_s < SILENT_S:
             return False
-        return told_of or (anybody and self._peer_host is None)
+        return told_of or (anybody and (self._peer_host is None or self.source == self._left))
 
     def _namer_of(self, host: str) -> Literal["description", "signalling"] | None:
         if self._described is not None and host == self._described[0]:
@@ -207,7 +219,7 @@ class Latch:
             self._rtcp_source = None
         self._last_packet = b""
         self.source, self._heard_s = source, now
-        self._may_move = False
+        self._may_move = source == self._left
         self._candidates.clear()
 
     # ---- RTCP --------------------------------------------------------------------------------------------------------
@@ -248,3 +260,9 @@ def reachable(host: str, peer_host: str | None) -> bool:
     if address.is_unspecified or address.is_multicast or host == "255.255.255.255":
         return False
     return peer_host is None or private_network(host) is None or private_network(peer_host) is not None
+
+
+def _may_be_behind_nat(host: str, peer_host: str | None) -> bool:
+    """A private address is surely that of a neighbour only where the signalling comes from the same network."""
+    network = private_network(host)
+    return network is not None and (peer_host is None or private_network(peer_host) != network)

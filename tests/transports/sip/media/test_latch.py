@@ -12,6 +12,7 @@ from rtc_server.transports.sip.flow import Address
 from rtc_server.transports.sip.media.latch import (
     MAX_CANDIDATES,
     SILENT_S,
+    UNDER_WAY_S,
     WINDOW_S,
     FormerStream,
     Latch,
@@ -118,6 +119,18 @@ def test_caller_who_was_silent_at_first_is_found_later_by_the_host_of_the_signal
     assert latch.destination == PHONE
 
 
+@pytest.mark.parametrize(
+    ("peer_host", "is_heard"), [("10.1.2.3", False), ("192.168.1.4", True), (PHONE[0], True), (None, True)]
+)
+def test_phone_with_a_private_address_may_be_behind_nat_unless_its_signalling_comes_from_the_same_network(
+    peer_host: str | None, is_heard: bool
+) -> None:
+    latch = negotiated(Latch(), peer_host=peer_host)
+    router = ("192.168.1.77", 40_123)
+    assert any(latch.admit(0.02 * n, router, packet(n)) for n in range(10)) is is_heard
+    assert latch.destination == (router if is_heard else PRIVATE)
+
+
 def test_host_of_the_description_may_send_from_another_port() -> None:
     latch = negotiated(Latch(), rtp=PUBLIC, rtcp=PUBLIC_RTCP)
     other = (PUBLIC[0], 31_000)
@@ -190,6 +203,60 @@ def test_another_address_in_a_new_description_is_used_at_once() -> None:
     negotiated(latch, 6.0, PUBLIC, PUBLIC_RTCP)
     assert latch.destination == PUBLIC
     assert latch.admit(6.1, PHONE, packet(9)) == ()
+
+
+def say(latch: Latch, source: Address, begin_s: float, end_s: float, *, authenticated: bool = False) -> bool:
+    """Whether anything of it was heard."""
+    heard = False
+    for number in range(round(begin_s * 50), round(end_s * 50)):
+        if latch.admit(number / 50, source, packet(number)):
+            heard = True
+            if authenticated:
+                latch.heard(number / 50, source)
+    return heard
+
+
+@pytest.mark.parametrize("authenticated", [False, True])
+@pytest.mark.parametrize("late_s", [0.2, UNDER_WAY_S + 1])
+@pytest.mark.parametrize(
+    ("described", "peer_host", "old", "new"),
+    [
+        (PRIVATE, PHONE[0], PHONE, (PHONE[0], 41_000)),
+        (PRIVATE, "192.0.2.1", PHONE, (PHONE[0], 41_000)),  # its signalling comes over a proxy
+        (PUBLIC, PHONE[0], (PUBLIC[0], 31_000), (PUBLIC[0], 31_002)),
+        (PUBLIC, PHONE[0], PUBLIC, (PUBLIC[0], PUBLIC[1] + 2)),
+    ],
+)
+def test_caller_who_moves_to_another_port_is_heard_there_although_the_old_one_sends_until_it_knows(
+    described: Address, peer_host: str, old: Address, new: Address, late_s: float, authenticated: bool
+) -> None:
+    latch = negotiated(Latch(), 0, described, None, authenticated=authenticated, peer_host=peer_host)
+    assert say(latch, old, 0, 5, authenticated=authenticated)
+    moved = (described[0], described[1] + 2)
+    negotiated(latch, 5, moved, None, authenticated=authenticated, peer_host=peer_host)
+    say(latch, old, 5, 5 + late_s, authenticated=authenticated)
+    assert say(latch, new, 5 + late_s, 7 + late_s, authenticated=authenticated)
+    assert latch.destination == new
+    assert not say(latch, old, 7 + late_s, 9 + late_s)
+
+
+def test_what_is_under_way_from_the_old_port_does_not_turn_our_audio_away_from_the_new_one() -> None:
+    latch = negotiated(Latch(), rtp=PUBLIC, rtcp=None)
+    assert say(latch, PUBLIC, 0, 5)
+    moved = (PUBLIC[0], 20_100)
+    negotiated(latch, 5, moved, None)
+    assert not say(latch, PUBLIC, 5, 5 + UNDER_WAY_S)
+    assert latch.destination == moved
+
+
+def test_caller_who_describes_another_port_and_goes_on_from_the_old_one_is_heard_and_not_replaced() -> None:
+    latch = latched()
+    negotiated(latch, 5, (PRIVATE[0], PRIVATE[1] + 2), None)
+    assert say(latch, PHONE, 5, 6)
+    assert latch.destination == PHONE
+    negotiated(latch, 7, (PRIVATE[0], PRIVATE[1] + 2), None)
+    assert not say(latch, STRANGER, 8, 12)
+    assert latch.destination == PHONE
 
 
 def test_hold_without_an_address_keeps_the_source() -> None:

@@ -120,7 +120,7 @@ def test_log_of_sources_has_a_bound_whatever_the_other_end_negotiates() -> None:
     with captured_logs() as logs:
         for n in range(100):
             home.leg.agree(replace(PLAIN, remote_rtp=(PHONE[0], 30_000 + 2 * n)), PHONE[0])
-            Phone(home, source=(PHONE[0], 50_000)).say(3)
+            Phone(home, source=(PHONE[0], 50_000 + n)).say(3)
     assert 1 <= len([entry for entry in logs if "audio comes from" in entry["event"]]) <= 10
 
 
