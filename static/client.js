@@ -182,8 +182,9 @@ export class RtcClient extends EventTarget {
    * With a function for the microphone, no slot is taken before it has given one.
    *
    * @param {CallOptions} [options]
-   * @throws {CallError} The call is over then, and its slot is free again. A conversation that was to be resumed goes
-   *   on waiting, as long as the server keeps it; `session_not_found`: there is none.
+   * @throws {CallError} The call is over then, and its slot is free again, unless the server did not confirm that within
+   *   half a second. A conversation that was to be resumed goes on waiting, as long as the server keeps it;
+   *   `session_not_found`: there is none.
    */
   async connect({ microphone = null, persona, voice, seed, sampling, resume } = {}) {
     if (this.#state !== 'idle') throw new CallError('already_used', `a client serves one call; this one is ${this.#state}`);
@@ -203,7 +204,7 @@ export class RtcClient extends EventTarget {
       let error = cause instanceof CallError ? cause : new CallError('connect_failed', String(cause), { cause });
       if (this.#endedBy === 'closed') error = new CallError('cancelled', 'the call was closed', { cause });
       else if (this.#endedBy) error = new CallError(this.#endedBy, 'the call ended while connecting', { cause });
-      this.#finish(error.code, { tellServer: !resume });
+      await this.#finish(error.code, { tellServer: !resume });
       throw error;
     }
   }
@@ -365,8 +366,8 @@ export class RtcClient extends EventTarget {
 
   /** @param {import('./client/inbox.js').ServerEvent} event */
   #onEvent(event) {
-    // Over the old line, when our own new one has taken its place.
-    if (event.type === 'session.ended' && event.reason === 'replaced' && this.#lines.isResuming) return;
+    // Over the old line, when a new one of our own has taken its place.
+    if (event.type === 'session.ended' && event.reason === 'replaced' && this.#lines.mayBeReplaced) return;
     if (event.type === 'session.ended') this.#farewell = String(event.reason ?? '') || 'ended';
     if (event.type === 'session.created' && event.resume_token) this.#lines.resumeToken = String(event.resume_token);
     this.#emit('message', event);

@@ -6,6 +6,7 @@ import { RtcClient } from './client.js';
 import { Api } from './client/api.js';
 import { isMicrophoneGranted } from './client/microphone.js';
 import { CallView } from './page/call_view.js';
+import { Clip } from './page/clip.js';
 import { Conversation } from './page/conversation.js';
 import { CopyButton } from './page/copy_button.js';
 import { Devices } from './page/devices.js';
@@ -13,20 +14,26 @@ import { DevicesView } from './page/devices_view.js';
 import { DiagnosticsView } from './page/diagnostics_view.js';
 import { FiguresView } from './page/figures_view.js';
 import { Handover } from './page/handover.js';
+import { HeldSound } from './page/held_sound.js';
 import { KeepingView } from './page/keeping_view.js';
+import { KeptFocus } from './page/kept_focus.js';
 import { Keys } from './page/keys.js';
 import { speak, strings } from './page/language.js';
 import { LatencyView } from './page/latency_view.js';
+import { LeftCall } from './page/left_call.js';
+import { Leaving } from './page/leaving.js';
 import * as messages from './page/messages.js';
 import { Notices } from './page/notices.js';
 import { Panel } from './page/panel.js';
+import { PhaseAnnouncer } from './page/phase_announcer.js';
 import { Redial } from './page/redial.js';
 import { SelfTestView } from './page/selftest_view.js';
 import { ServerView } from './page/server_view.js';
 import { Settings } from './page/settings.js';
+import { chars } from './page/setup.js';
 import { Stage } from './page/stage.js';
 import { TimelineView } from './page/timeline_view.js';
-import { takeToken } from './page/token.js';
+import { holdsToken, takeToken } from './page/token.js';
 import { TranscriptView } from './page/transcript_view.js';
 import { VoiceSample } from './page/voice_sample.js';
 import { WakeLock } from './page/wake_lock.js';
@@ -45,8 +52,6 @@ speak(document);
 
 const token = takeToken(location, history, storage('sessionStorage'));
 const handover = new Handover(storage('sessionStorage'));
-/** The call that this page has left when it was reloaded, as long as it can be taken up. */
-let left = handover.take(Date.now());
 
 const conversation = new Conversation({
   audio: byId('audio'),
@@ -61,7 +66,8 @@ const devicesView = new DevicesView(
   devices,
   byId('audio'),
 );
-const notices = new Notices(byId('error'));
+const focusHeir = () => byId(conversation.call.isActive ? 'mute' : 'call'); // a press too many ends no call
+const notices = new Notices(byId('error'), focusHeir);
 const callView = new CallView(
   conversation,
   {
@@ -76,6 +82,14 @@ const callView = new CallView(
   },
   { start },
 );
+new PhaseAnnouncer(conversation, byId('phase'));
+const left = new LeftCall(conversation, handover.take(Date.now()), {
+  epochMs: Date.now(),
+  onGone() {
+    callView.canContinue = false;
+    callView.draw();
+  },
+});
 const settings = new Settings(
   {
     root: byId('settings'),
@@ -87,14 +101,17 @@ const settings = new Settings(
     fields: byId('settings-fields'),
     advanced: byId('advanced'),
     numbers: byId('advanced-numbers'),
+    told: byId('setup-told'),
   },
   storage('localStorage'),
   conversation,
+  () => notices.hide('setup'),
 );
+const heldSound = new HeldSound(conversation, notices);
 const api = new Api({ token });
 const voiceSample = new VoiceSample(
   { button: byId('voice-sample'), label: byId('voice-sample-label'), voice: byId('voice') },
-  { api, notices, conversation },
+  { api, notices, conversation, makeClip: (onEnd) => new Clip({ speaker: () => devices.speaker.id, onEnd }) },
 );
 new SelfTestView(
   { open: byId('selftest-open'), dialog: byId('selftest'), list: byId('selftest-list'), close: byId('selftest-close') },
@@ -102,7 +119,7 @@ new SelfTestView(
 );
 new CopyButton(
   { copy: byId('link-copy'), told: byId('link-told'), text: byId('link-text') },
-  () => location.href, // it holds no key: whoever opens it needs one of his own
+  () => settings.link,
   strings.link,
 );
 const server = new ServerView(
@@ -114,16 +131,18 @@ const server = new ServerView(
       settings.offer(config);
       voiceSample.offer(config.engine);
     },
+    onBack: () => callView.hint(strings.serverBack),
   },
   {
     engine: byId('engine'),
     name: byId('engine-name'),
+    kind: byId('engine-kind'),
     device: byId('engine-device'),
     slots: byId('engine-slots'),
     summary: byId('engine-summary'),
   },
 );
-const transcript = new TranscriptView(
+new TranscriptView(
   { list: byId('transcript'), announcer: byId('announcer'), empty: byId('transcript-empty') },
   conversation,
 );
@@ -139,10 +158,10 @@ new DiagnosticsView(
   conversation,
   () => {
     const { voice = '', persona = '' } = settings.chosen();
-    return { server: server.config, voice, personaChars: persona.length, figures: figures.figures };
+    return { server: server.config, voice, personaChars: chars(persona), figures: figures.figures };
   },
 );
-new TimelineView(
+const timeline = new TimelineView(
   {
     figure: byId('timeline'),
     canvas: byId('timeline-canvas'),
@@ -158,7 +177,14 @@ new KeepingView(
 );
 new WakeLock(conversation);
 new Keys(conversation, { hint: byId('keys-hint'), buttons: [byId('call'), byId('mute')] });
-const redial = new Redial({ conversation, server, notices, dial: start });
+const redial = new Redial({
+  conversation,
+  server,
+  notices,
+  dial: () => conversation.startAgain(settings.chosen()),
+  isBusy: () => byId('selftest').open || byId('settings-fields').contains(document.activeElement),
+});
+new KeptFocus(focusHeir);
 
 // For tests and diagnostics, read only.
 Object.defineProperty(window, 'rtc', {
@@ -172,6 +198,10 @@ Object.defineProperty(window, 'rtc', {
   }),
 });
 
+/** Whether the person has asked for a microphone that is gone, and waits for it. */
+let isAsking = false;
+
+notices.follow(conversation);
 conversation.on('ending', (seconds, reason) => notices.show(messages.ending(seconds, reason), 'warning'));
 conversation.on('ended', (reason) => {
   if (redial.begin(reason)) return;
@@ -181,67 +211,58 @@ conversation.on('ended', (reason) => {
 });
 conversation.on('microphone', (state, code) => {
   if (state === 'live') return notices.hide('microphone');
-  const again = { label: strings.microphone.again, press: () => conversation.reopenMicrophone() };
-  notices.show(messages.withoutMicrophone(state, code), 'microphone', again);
+  const again = { label: strings.microphone.again, press: askForMicrophone };
+  notices.show(messages.withoutMicrophone(state, code, isAsking), 'microphone', again);
 });
 conversation.on('problem', (problem) => {
-  const silenced = problem.code === 'sound_blocked';
-  notices.show(messages.trouble(problem, server.config?.slots), silenced ? 'sound' : 'error');
-  if (silenced) addEventListener('pointerdown', resumeSound, { once: true });
+  if (redial.failed(problem)) return;
+  if (problem.code !== 'sound_blocked') notices.show(messages.trouble(problem, server.config?.slots), messages.kindOf(problem));
 });
 
-// The client keeps its call for a page that comes back; what it takes lies in the tab only while nobody sees the page.
-const putCall = () => handover.put(conversation.handOver(), Date.now(), server.config?.limits?.resume_s);
-addEventListener('pagehide', putCall);
-addEventListener('pageshow', ({ persisted }) => persisted && handover.put(null, Date.now()));
-document.addEventListener('visibilitychange', () => {
-  if (document.visibilityState === 'hidden') return putCall();
-  handover.put(null, Date.now());
-  resumeSound();
-});
+const leaver = { handOver, end: (/** @type {{atOnce?: boolean}} */ options) => conversation.end(options) };
+new Leaving({ conversation: leaver, handover, left, keptS: () => server.config?.limits?.resume_s });
+document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && heldSound.resume());
 
 if (!isSecureContext) notices.show(messages.trouble({ code: 'insecure_context' }), 'error');
 else if (typeof RTCPeerConnection === 'undefined') notices.show(messages.trouble({ code: 'no_webrtc' }), 'error');
 callView.draw();
 server.refresh();
-if (left) offerToContinue(left.untilMs - Date.now());
+if (left.call) offerToContinue();
+
+// The whole page is made with the key.
+addEventListener('hashchange', () => holdsToken(location.hash) && location.reload());
 
 function start() {
   notices.hide();
-  transcript.clear();
-  if (left) resume(left);
+  if (left.call) return resume(left.call);
+  const wrong = settings.check();
+  if (wrong) notices.show(wrong, 'setup');
   else conversation.start(settings.chosen());
 }
 
-/**
- * By itself where the browser gives the microphone without a word; else with a gesture, which it wants to see.
- *
- * @param {number} forMs
- */
-async function offerToContinue(forMs) {
-  setTimeout(() => leave(), forMs);
-  callView.canContinue = true;
-  callView.draw();
-  if ((await isMicrophoneGranted()) && left && !conversation.call.isActive) start();
+async function askForMicrophone() {
+  isAsking = true;
+  await conversation.reopenMicrophone();
+  isAsking = false;
 }
 
-function leave() {
-  left = null;
-  callView.canContinue = false;
+/** What the next page needs to go on with this call. */
+function handOver() {
+  const call = conversation.handOver();
+  return call && { ...call, counts: timeline.counts };
+}
+
+/** By itself where the browser gives the microphone without a word; else with a gesture, which it wants to see. */
+async function offerToContinue() {
+  callView.canContinue = true;
   callView.draw();
+  if ((await isMicrophoneGranted()) && left.call && !conversation.call.isActive) start();
 }
 
 /** @param {import('./page/handover.js').HandedOver} call */
 function resume(call) {
-  leave();
   callView.progress(strings.resuming);
   settings.close();
-  transcript.began(performance.now() - call.durationMs);
   conversation.resume(call);
-  callView.drawMute();
-}
-
-function resumeSound() {
-  conversation.resumeSound();
-  notices.hide('sound');
+  timeline.goOn(call.counts);
 }

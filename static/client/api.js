@@ -50,6 +50,11 @@ import { CallError } from './errors.js';
  */
 
 const TIMEOUT_MS = 15_000;
+const HERE = 'check that it is still running';
+/** A browser does not tell a page why. */
+const ELSEWHERE = 'check its address and that it is running, and that it allows this page: --allow-origin with the origin of the page';
+const MAX_TOKEN_CHARS = 4_096;
+const CONFIG_TIMEOUT_MS = 4_000;
 /** What a call can do without is not waited for. */
 const ICE_SERVERS_TIMEOUT_MS = 2_000;
 
@@ -69,7 +74,7 @@ export class Api {
 
   /** @returns {Promise<ServerConfig>} */
   async config() {
-    return this.#json(await this.#request('GET', '/v1/config'));
+    return this.#json(await this.#request('GET', '/v1/config', { timeoutMs: CONFIG_TIMEOUT_MS }));
   }
 
   /**
@@ -93,17 +98,21 @@ export class Api {
    * @param {string} path
    */
   async blob(path) {
-    return (await this.#request('GET', path)).blob();
+    const response = await this.#request('GET', path);
+    return response.blob().catch((cause) => {
+      throw brokenOff(`GET ${path}`, cause);
+    });
   }
 
   /**
    * Post an offer: takes a slot of the engine, or takes a conversation over.
    *
    * @param {SessionRequest} request
+   * @param {number} [timeoutMs]
    * @returns {Promise<SessionAnswer>}
    */
-  async createSession(request) {
-    return answerOf(await this.#json(await this.#request('POST', '/v1/sessions', { body: request })));
+  async createSession(request, timeoutMs) {
+    return answerOf(await this.#json(await this.#request('POST', '/v1/sessions', { body: request, timeoutMs })));
   }
 
   /**
@@ -150,6 +159,9 @@ export class Api {
    * @param {{body?: unknown, keepalive?: boolean, timeoutMs?: number}} [options]
    */
   async #request(method, path, { body, keepalive = false, timeoutMs = TIMEOUT_MS } = {}) {
+    if (!isSendable(this.#token)) {
+      throw new CallError('unauthorized', 'the API key has characters that no key has, or is too long', { hint: 'copy the whole key again' });
+    }
     /** @type {Record<string, string>} */
     const headers = { Accept: 'application/json' };
     if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
@@ -166,7 +178,7 @@ export class Api {
         signal: AbortSignal.timeout(timeoutMs),
       });
     } catch (cause) {
-      throw new CallError('server_unreachable', `${method} ${path}: no answer from the server`, { cause });
+      throw new CallError('server_unreachable', `${method} ${path}: no answer from the server`, { hint: this.#baseUrl ? ELSEWHERE : HERE, cause });
     }
     if (!response.ok) throw await errorOf(response, `${method} ${path}`);
     return response;
@@ -177,12 +189,32 @@ export class Api {
     try {
       return await response.json();
     } catch (cause) {
+      if (!(cause instanceof SyntaxError)) throw brokenOff(response.url, cause);
       throw new CallError('bad_answer', 'the server answered with something that is not JSON', {
         status: response.status,
         cause,
       });
     }
   }
+}
+
+/**
+ * The network went away in the middle of an answer, or it took too long: as good as none.
+ *
+ * @param {string} what
+ * @param {unknown} cause
+ */
+function brokenOff(what, cause) {
+  return new CallError('server_unreachable', `${what}: the answer broke off`, { cause });
+}
+
+/**
+ * Whether a server can have such a key: a browser or a proxy stumbles over others.
+ *
+ * @param {string} token
+ */
+export function isSendable(token) {
+  return token.length <= MAX_TOKEN_CHARS && /^[\x20-\x7e]*$/.test(token);
 }
 
 /** @param {any} answer */

@@ -142,17 +142,27 @@ export class Capture {
   }
 
   /**
+   * Of the two one is left: the other, or the one before where the other cannot be sent.
+   *
    * @param {MediaStream} stream
    * @param {MicrophoneSource} source Where it is from.
    */
   async #exchange(stream, source) {
-    const before = this.stream;
-    const isOurs = typeof this.#source === 'function';
-    this.#source = source;
-    this.#adopt(stream);
+    const before = { stream: this.stream, source: this.#source };
+    this.#take(stream, source);
     const [track] = stream.getAudioTracks();
-    if (track) await this.#listeners.track(track);
-    if (isOurs && before !== stream) stopTracks(before);
+    let gone = before;
+    try {
+      if (track) await this.#listeners.track(track);
+    } catch (cause) {
+      if (!this.#closed) {
+        gone = { stream, source };
+        this.#take(before.stream, before.source);
+      }
+      throw new CallError('microphone_failed', 'the call did not take the microphone', { cause });
+    } finally {
+      if (typeof gone.source === 'function' && gone.stream !== this.stream) stopTracks(gone.stream);
+    }
   }
 
   /**
@@ -170,6 +180,15 @@ export class Capture {
     const turn = done.then(over, over);
     this.#turn = turn;
     return done;
+  }
+
+  /**
+   * @param {MediaStream | null} stream
+   * @param {MicrophoneSource} source
+   */
+  #take(stream, source) {
+    this.#source = source;
+    this.#adopt(stream);
   }
 
   /** @param {MediaStream | null} stream */

@@ -3,7 +3,8 @@
  *
  * Codes of the server (`engine_full`, `unauthorized`, ...) come through unchanged. Codes of this side:
  * `insecure_context`, `no_webrtc`, `microphone_denied`, `microphone_blocked_by_system`, `microphone_missing`,
- * `microphone_busy`, `microphone_failed`, `server_unreachable`, `bad_answer`, `ice_failed`, `cancelled`.
+ * `microphone_busy`, `microphone_failed`, `no_microphone`, `server_unreachable`, `bad_answer`, `ice_failed`,
+ * `connect_failed`, `cancelled`, `already_used`.
  */
 export class CallError extends Error {
   /**

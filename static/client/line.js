@@ -105,6 +105,10 @@ export class Line {
       this.#events.addEventListener('open', onOpen);
       this.#peer.addEventListener('connectionstatechange', onState);
       this.#whenClosed.add(onClosed);
+      // What has happened already is not told again.
+      if (this.#closed) onClosed();
+      else if (this.#events.readyState === 'open') onOpen();
+      else onState();
     });
   }
 
@@ -121,9 +125,24 @@ export class Line {
     return true;
   }
 
-  /** @param {MediaStreamTrack} track Takes the place of the microphone's track; nothing is negotiated anew. */
+  /**
+   * Nothing is negotiated anew. A line that is closed needs no track: the next one takes the microphone as it is then.
+   *
+   * @param {MediaStreamTrack} track Takes the place of the microphone's track.
+   */
   async replaceTrack(track) {
-    await this.#sender?.replaceTrack(track);
+    if (this.#closed || !this.#sender) return;
+    /** @type {() => void} */
+    let onClosed = () => {};
+    const closed = new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
+      onClosed = resolve;
+    });
+    this.#whenClosed.add(onClosed); // a browser may never settle it then
+    try {
+      await Promise.race([this.#sender.replaceTrack(track), closed]);
+    } finally {
+      this.#whenClosed.delete(onClosed);
+    }
   }
 
   /** @returns {Promise<Map<string, any>>} */

@@ -37,7 +37,10 @@ export class Lines {
   #parts;
   #listeners;
   #closed = false;
-  #resuming = false;
+  /** A new one for the conversation, on its way. @type {Line | null} */
+  #next = null;
+  /** Whether the server has answered an attempt to resume that came to nothing: it may have got through over there. */
+  #answered = false;
   /** @type {RTCIceServer[]} */
   #serversIceServers = [];
   #iceServersAtMs = -Infinity;
@@ -64,9 +67,12 @@ export class Lines {
     await this.#dial(line, prompt, CONNECT_TIMEOUT_MS);
   }
 
-  /** A new line is on its way: the server closes the old one when it is there, and says so. */
-  get isResuming() {
-    return this.#resuming;
+  /**
+   * Whether a new line of ours may have taken the place of the one that there is, which the server says over the old one:
+   * it is on its way, or the last of them was given up here after the server had answered it.
+   */
+  get mayBeReplaced() {
+    return this.#next !== null || this.#answered;
   }
 
   /**
@@ -87,14 +93,14 @@ export class Lines {
     this.#throwIfClosed();
     const before = this.current;
     const line = this.#newLine();
-    this.#resuming = true;
+    this.#next = line;
     try {
       await this.#dial(line, {}, RESUME_TIMEOUT_MS);
     } catch (error) {
       line.close();
       throw error;
     } finally {
-      this.#resuming = false;
+      this.#next = null;
     }
     this.current = line;
     before?.close();
@@ -107,6 +113,7 @@ export class Lines {
   close() {
     this.#closed = true;
     this.current?.close();
+    this.#next?.close();
   }
 
   #newLine() {
@@ -126,23 +133,26 @@ export class Lines {
    *
    * @param {Line} line
    * @param {Prompt} prompt
-   * @param {number} timeoutMs
+   * @param {number} timeoutMs For the answer, and for the connection after it.
    */
   async #dial(line, prompt, timeoutMs) {
     const { api, lastEvent } = this.#parts;
-    const opened = line.opened(timeoutMs);
-    opened.catch(() => {}); // it is awaited below, and may fail before
     const sdp = await line.offer();
     const resume = this.resumeToken === null ? {} : { resume: this.resumeToken, last_event: lastEvent() };
-    const answer = await api.createSession({ sdp, type: 'offer', ...prompt, ...resume });
+    this.#answered = false;
+    const answer = await api.createSession({ sdp, type: 'offer', ...prompt, ...resume }, timeoutMs);
+    this.#answered = true;
     if (this.#closed && answer.id !== this.sessionId) await api.deleteSession(answer.id); // nobody else knows of it
     this.#throwIfClosed();
     this.sessionId = answer.id;
     this.resumeToken = answer.resume_token ?? this.resumeToken;
     this.#keepIceServers(answer.ice_servers);
+    const opened = line.opened(timeoutMs);
+    opened.catch(() => {}); // it is awaited below, and may fail before
     await line.accept(answer.sdp);
     await opened;
     this.#throwIfClosed();
+    this.#answered = false;
   }
 
   #throwIfClosed() {

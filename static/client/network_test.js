@@ -26,12 +26,20 @@ const KIND = 'connectivity.ok';
  */
 export async function testNetwork({ api, PeerConnection = globalThis.RTCPeerConnection, iceServers = [], signal }) {
   if (!PeerConnection) throw new CallError('no_webrtc', 'this browser has no RTCPeerConnection');
-  const peer = new PeerConnection({ bundlePolicy: 'max-bundle', iceServers: [...(await api.iceServers()), ...iceServers] });
+  const goOn = () => {
+    if (signal?.aborted) throw givenUp();
+  };
+  goOn();
+  const servers = await api.iceServers();
+  goOn();
+  const peer = new PeerConnection({ bundlePolicy: 'max-bundle', iceServers: [...servers, ...iceServers] });
   try {
     const answered = firstMessage(peer, peer.createDataChannel('connectivity'), signal);
     answered.catch(() => {}); // it may fail while the answer is waited for, which fails first then
     await peer.setLocalDescription();
+    goOn();
     const { sdp } = await api.testConnectivity(peer.localDescription?.sdp ?? '');
+    goOn();
     await peer.setRemoteDescription({ type: 'answer', sdp });
     const { address = '' } = JSON.parse(await answered);
     const { localCandidate, protocol, roundTripMs } = readStats(/** @type {any} */ (await peer.getStats()));
@@ -52,12 +60,13 @@ export async function testNetwork({ api, PeerConnection = globalThis.RTCPeerConn
 function firstMessage(peer, channel, signal) {
   return new Promise((resolve, reject) => {
     const over = new AbortController();
-    const fail = (/** @type {string} */ code, /** @type {string} */ why) => {
+    const fail = (/** @type {CallError} */ error) => {
       clearTimeout(timer);
       over.abort();
-      reject(new CallError(code, why));
+      reject(error);
     };
-    const timer = setTimeout(() => fail('ice_failed', `no connection within ${TIMEOUT_MS / 1000} s`), TIMEOUT_MS);
+    const noWay = (/** @type {string} */ why) => fail(new CallError('ice_failed', why));
+    const timer = setTimeout(() => noWay(`no connection within ${TIMEOUT_MS / 1000} s`), TIMEOUT_MS);
     const on = (/** @type {EventTarget} */ target, /** @type {string} */ type, /** @type {(event: any) => void} */ handle) =>
       target.addEventListener(type, handle, { signal: over.signal });
     on(channel, 'message', ({ data }) => {
@@ -67,8 +76,12 @@ function firstMessage(peer, channel, signal) {
       resolve(String(data));
     });
     on(peer, 'connectionstatechange', () => {
-      if (peer.connectionState === 'failed') fail('ice_failed', 'ICE found no way to the server');
+      if (peer.connectionState === 'failed') noWay('ICE found no way to the server');
     });
-    if (signal) on(signal, 'abort', () => fail('cancelled', 'the test was given up'));
+    if (signal) on(signal, 'abort', () => fail(givenUp()));
   });
+}
+
+function givenUp() {
+  return new CallError('cancelled', 'the test was given up');
 }

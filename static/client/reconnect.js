@@ -83,19 +83,22 @@ export class Reconnector {
   async #run() {
     const untilMs = performance.now() + GIVE_UP_MS;
     let restarts = 0;
-    for (let attempt = 0; performance.now() < untilMs; attempt++) {
-      await this.#pause(PAUSES_MS[Math.min(attempt, PAUSES_MS.length - 1)]);
-      while (!this.#ways.isOnline() && performance.now() < untilMs && !this.#stopped) {
+    const leftMs = () => untilMs - performance.now();
+    for (let attempt = 0; leftMs() > 0; attempt++) {
+      await this.#pause(Math.min(PAUSES_MS[Math.min(attempt, PAUSES_MS.length - 1)], leftMs()));
+      while (!this.#ways.isOnline() && leftMs() > 0 && !this.#stopped) {
         this.#announce();
-        await this.#pause(untilMs - performance.now());
+        await this.#pause(leftMs());
       }
       if (this.#stopped) return;
+      if (leftMs() <= 0) break;
       const restart = this.#ways.canRestart() && (restarts < RESTARTS || !this.#ways.canResume());
       if (!restart && !this.#ways.canResume()) break;
       try {
-        if (restart) await this.#ways.restart(ANSWER_MS[Math.min(restarts++, ANSWER_MS.length - 1)]);
-        else await this.#ways.resume();
-        if (await this.#soundComes()) return this.#recover();
+        const answerMs = ANSWER_MS[Math.min(restarts, ANSWER_MS.length - 1)];
+        restarts += Number(restart);
+        await within(leftMs(), restart ? this.#ways.restart(Math.min(answerMs, leftMs())) : this.#ways.resume());
+        if (await this.#soundComes(Math.min(SOUND_MS, leftMs()))) return this.#recover();
       } catch (error) {
         const { code, status } = error instanceof CallError ? error : { code: 'failed', status: 0 };
         if (this.#stopped) return;
@@ -107,8 +110,9 @@ export class Reconnector {
     this.#giveUp('connection_lost');
   }
 
-  async #soundComes() {
-    const untilMs = performance.now() + SOUND_MS;
+  /** @param {number} forMs */
+  async #soundComes(forMs) {
+    const untilMs = performance.now() + forMs;
     const before = await this.#ways.packets();
     while (performance.now() < untilMs && !this.#stopped) {
       await this.#pause(LOOK_EVERY_MS);
@@ -144,4 +148,16 @@ export class Reconnector {
   #giveUp(reason) {
     if (!this.#stopped) this.#outcomes.lost(reason);
   }
+}
+
+/**
+ * @param {number} ms
+ * @param {Promise<void>} attempt It may go on behind our back: its outcome does not count any more.
+ * @returns {Promise<void>}
+ */
+function within(ms, attempt) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new CallError('cancelled', 'there was no more time')), ms);
+    attempt.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }

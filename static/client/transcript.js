@@ -23,6 +23,9 @@
  * @property {number} startedMs
  * @property {number | null} spokeMs How long the user spoke; for engines that tell no words of the user.
  *
+ * @typedef {'changed' | 'final' | 'removed' | 'left'} TurnChange `removed`: it was none. `left`: it was said, and is too old
+ *   to be in `turns` any more.
+ *
  * @typedef {Pick<Turn, 'side' | 'words' | 'interrupted' | 'spokeMs'> & {agoMs: number}} KeptTurn `agoMs`: since it began.
  *
  * @typedef {{data: string, rtp_timestamp?: number | null}} Delta
@@ -62,14 +65,19 @@ const SILENCED_WITHIN_MS = 2_000;
 /** A noise shorter than this is no remark, and a remark without words is dropped where others had words. */
 const MIN_REMARK_MS = 300;
 const WORDS_LATE_MS = 4_000;
-const MAX_TURNS = 400;
-/** So many turns go with the call to a page that goes on with it. */
-const MAX_KEPT_TURNS = 100;
+/** What is older leaves first, and `left` counts it. */
+export const MAX_TURNS = 400;
+/** So much, as JSON, goes with the call to a page that goes on with it: a tab's storage takes some 5 million characters. */
+const MAX_KEPT_CHARS = 1_000_000;
+const KEPT_TURN_CHARS = 100;
+const KEPT_WORD_CHARS = 24;
 const MAX_PENDING = 2_000;
 
 export class Transcript {
   /** @type {Turn[]} */
   turns = [];
+  /** How many turns were said before them. */
+  left = 0;
   #nextId = 1;
   /** @type {Piece[]} */
   #pending = [];
@@ -86,7 +94,7 @@ export class Transcript {
   #wordAfterMs;
 
   /**
-   * @param {(turn: Turn, change: 'changed' | 'final' | 'removed') => void} onChange
+   * @param {(turn: Turn, change: TurnChange) => void} onChange
    * @param {{wordAfterMs?: number}} [options] `wordAfterMs`: a timestamp names the frame in which a word begins; from
    *   there to the word itself.
    */
@@ -199,30 +207,37 @@ export class Transcript {
   }
 
   /**
-   * What was said, for a page that goes on with the call. Words that are about to be heard count as heard.
+   * What was said last, for a page that goes on with the call. Words that are about to be heard count as heard.
    *
    * @param {number} nowMs
    * @returns {KeptTurn[]}
    */
   kept(nowMs) {
     for (const piece of this.#pending.splice(0)) this.#hear(piece, nowMs);
+    let first = this.turns.length;
+    for (let chars = 0; first > 0; first--) {
+      chars += keptChars(this.turns[first - 1]);
+      if (chars > MAX_KEPT_CHARS) break;
+    }
     return this.turns
-      .slice(-MAX_KEPT_TURNS)
+      .slice(first)
       .map(({ side, words, interrupted, spokeMs, startedMs }) => ({ side, words, interrupted, spokeMs, agoMs: nowMs - startedMs }));
   }
 
   /**
    * @param {KeptTurn[]} turns What an earlier page kept.
    * @param {number} nowMs
+   * @param {number} [left] How many turns were said before them.
    */
-  restore(turns, nowMs) {
+  restore(turns, nowMs, left = 0) {
+    this.left = left;
     for (const { side, words, interrupted, spokeMs, agoMs } of turns) {
       const turn = Object.assign(this.#newTurn(side, nowMs - agoMs), { words, interrupted, spokeMs, final: true });
       this.#onChange(turn, 'changed');
     }
   }
 
-  /** The call is over: what was not heard never will be. */
+  /** The call is over: what was not heard never will be. The words of another may follow. */
   end() {
     this.#pending = [];
     this.#endAgentTurn();
@@ -231,6 +246,8 @@ export class Transcript {
       else this.#finish(remark.turn);
     }
     this.#remarks = [];
+    this.#userHasWords = false;
+    this.#interruptedMs = null;
   }
 
   /**
@@ -385,7 +402,20 @@ export class Transcript {
     /** @type {Turn} */
     const turn = { id: this.#nextId++, side, words: [], coming: [], rest: '', final: false, interrupted: false, startedMs: nowMs, spokeMs: null };
     this.turns.push(turn);
-    if (this.turns.length > MAX_TURNS) this.#onChange(/** @type {Turn} */ (this.turns.shift()), 'removed');
+    if (this.turns.length > MAX_TURNS) this.#leaveOldest();
     return turn;
   }
+
+  /** Not one that still goes on, if there is another. */
+  #leaveOldest() {
+    const oldest = Math.max(0, this.turns.findIndex(({ final }) => final));
+    const [turn] = this.turns.splice(oldest, 1);
+    this.left += 1;
+    this.#onChange(turn, 'left');
+  }
+}
+
+/** @param {Turn} turn */
+function keptChars({ words }) {
+  return words.reduce((chars, { text }) => chars + KEPT_WORD_CHARS + text.length, KEPT_TURN_CHARS);
 }

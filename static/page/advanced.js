@@ -90,7 +90,7 @@ export class Advanced {
     const typed = this.#value(name);
     const wrong = typed !== '' && range !== undefined && numberIn(typed, range) === null;
     field.input.setAttribute('aria-invalid', String(wrong));
-    field.problem.textContent = wrong ? strings.advanced.outOfRange(range.min, range.max, range.whole) : '';
+    write(field.problem, wrong ? strings.advanced.outOfRange(range.min, range.max, range.whole) : '');
   }
 
   /**
@@ -124,4 +124,14 @@ export class Advanced {
     numbers.append(row);
     this.#fields.set(name, { input, problem });
   }
+}
+
+/**
+ * A live region is read out whenever it is written, and so only when it says something else.
+ *
+ * @param {HTMLElement} element
+ * @param {string} text
+ */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }

@@ -3,7 +3,7 @@
  *
  *     ready ─start→ asking ─microphone→ connecting ─connected→ preparing ─live→ listening ⇄ hearing
  *       ↑                                                                         ⇅   speaking, interrupted
- *       └──────── start again ─────────── ended, failed ←── any                reconnecting ←resume─ ready
+ *       └──────── start again ─────────── ended, failed ←── any                reconnecting ←resume─ ready, failed
  *
  * While live, several things are true at once (nobody takes turns): the user speaks, the agent speaks. The state names
  * what matters most: interrupted, then speaking, then hearing, then listening.
@@ -26,7 +26,7 @@ const NEXT = {
   live: ['reconnecting', 'ended', 'failed'],
   reconnecting: ['live', 'ended', 'failed'],
   ended: ['asking'],
-  failed: ['asking'],
+  failed: ['asking', 'reconnecting'],
 };
 
 export class Call {
@@ -84,10 +84,10 @@ export class Call {
    *
    * @param {number} durationMs So long.
    * @param {number} nowMs
-   * @returns {boolean} False where there is a call already.
+   * @returns {boolean} False where there is a call already, or has been one.
    */
   resume(durationMs, nowMs) {
-    if (this.#phase !== 'ready') return false;
+    if (this.#phase !== 'ready' && this.#phase !== 'failed') return false;
     this.#liveSinceMs = nowMs - durationMs;
     return this.enter('reconnecting', nowMs);
   }

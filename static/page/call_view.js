@@ -16,6 +16,8 @@ import * as messages from './messages.js';
  */
 
 const CLOCK_EVERY_MS = 500;
+/** A server that is there has answered by then. */
+const SLOW_MS = 4_000;
 
 export class CallView {
   /** Whether there is a call of an earlier page to go on with. */
@@ -24,6 +26,8 @@ export class CallView {
   #elements;
   /** What the agent is waiting for, in words; '' where the state says it all. */
   #progress = '';
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #slowTimer;
 
   /**
    * @param {import('./conversation.js').Conversation} conversation
@@ -33,10 +37,14 @@ export class CallView {
   constructor(conversation, elements, { start }) {
     this.#conversation = conversation;
     this.#elements = elements;
-    elements.call.addEventListener('click', () => (conversation.call.isActive ? conversation.end() : start()));
-    elements.mute.addEventListener('click', () => this.toggleMute());
+    elements.call.addEventListener('click', ({ detail }) => {
+      if (detail > 1) return; // a double click means one thing
+      if (conversation.call.isActive) conversation.end();
+      else start();
+    });
+    elements.mute.addEventListener('click', () => conversation.mute(!conversation.muted));
     conversation.on('state', () => this.draw());
-    conversation.on('muted', () => this.drawMute());
+    conversation.on('muted', () => this.#drawMute());
     conversation.on('queued', (position) => this.progress(strings.queued(position)));
     conversation.on('prefill', ({ done, total }) => {
       const isUnderWay = done > 0 && done < total;
@@ -61,40 +69,39 @@ export class CallView {
     this.#elements.hint.textContent = text;
   }
 
-  toggleMute() {
-    this.#conversation.mute(!this.#conversation.muted);
-  }
-
   draw() {
     const { state, phase, isActive } = this.#conversation.call;
     document.body.dataset.state = state;
     document.body.dataset.phase = phase;
     document.body.classList.toggle('in-call', isActive);
-    if (phase !== 'preparing' && phase !== 'reconnecting') this.#progress = '';
-    const { status, call, callLabel, mute, prefill } = this.#elements;
+    const isOver = phase !== 'preparing' && phase !== 'reconnecting';
+    if (isOver || this.#progress === strings.stillTrying) this.#progress = '';
+    clearTimeout(this.#slowTimer);
+    if (phase === 'connecting') this.#slowTimer = setTimeout(() => this.progress(strings.stillTrying), SLOW_MS);
+    const { call, callLabel, mute, prefill } = this.#elements;
     if (phase !== 'preparing') prefill.hidden = true;
-    status.textContent = this.#message().title;
     call.dataset.state = isActive ? 'end' : 'start';
     callLabel.textContent = isActive ? strings.end : this.canContinue ? strings.continue : strings.start;
     mute.hidden = !isActive;
-    this.drawMute();
+    this.#drawMute();
   }
 
-  drawMute() {
+  #drawMute() {
     const { muted, call } = this.#conversation;
     this.#elements.mute.setAttribute('aria-pressed', String(muted));
     this.#elements.muteLabel.textContent = muted ? strings.unmute : strings.mute;
     document.body.dataset.muted = String(muted && call.isActive);
+    this.#elements.status.textContent = this.#message().title;
     this.#drawHint();
   }
 
   #drawHint() {
     const { isActive } = this.#conversation.call;
-    this.hint(isActive && this.#conversation.muted ? strings.muted : this.#progress || this.#message().text);
+    this.hint(isActive && this.#conversation.muted ? strings.muted.text : this.#progress || this.#message().text);
   }
 
   #message() {
-    const { state } = this.#conversation.call;
-    return state === 'ready' && this.canContinue ? strings.canContinue : strings.states[state];
+    const { call, muted } = this.#conversation;
+    return messages.doing(call.state, { isMuted: muted, canContinue: this.canContinue });
   }
 }

@@ -10,6 +10,8 @@
 
 /** An hour of a talkative agent. What is older leaves first, and `left` counts it. */
 export const MAX_HAPPENINGS = 20_000;
+/** A day of it. What is older leaves first, and `turnsLeft` counts it. */
+export const MAX_TURNS = 5_000;
 /** A word is taken to be heard for so long where nothing tells its end. */
 const LAST_WORD_MS = 600;
 
@@ -18,6 +20,8 @@ export class Chronicle {
   happenings = [];
   /** How many events are not kept any more. */
   left = 0;
+  /** How many turns are not kept any more, those of earlier pages among them. */
+  turnsLeft = 0;
   /** @type {Map<number, {turn: Turn, atMs: number[], endMs: number}>} */
   #turns = new Map();
   #beganMs = 0;
@@ -30,13 +34,11 @@ export class Chronicle {
 
   /** @param {import('./conversation.js').Conversation} conversation */
   follow(conversation) {
-    conversation.on('client', () => this.clear());
+    conversation.on('fresh', () => this.clear());
+    conversation.on('began', (atMs) => this.began(atMs));
     conversation.on('server', (event) => this.happened(event));
+    conversation.on('left', (turns) => (this.turnsLeft = turns));
     conversation.on('turn', (turn, change) => this.turn(turn, change));
-    conversation.on('state', () => {
-      const { phase, durationMs } = conversation.call;
-      if (phase === 'live') this.began(this.#clock() - (durationMs ?? 0));
-    });
   }
 
   /** Times count from then. @param {number} nowMs */
@@ -46,7 +48,7 @@ export class Chronicle {
 
   clear() {
     this.happenings = [];
-    this.left = 0;
+    this.left = this.turnsLeft = 0;
     this.#turns.clear();
     this.#beganMs = this.#clock();
   }
@@ -67,18 +69,27 @@ export class Chronicle {
 
   /**
    * @param {Turn} turn
-   * @param {'changed' | 'final' | 'removed'} change
+   * @param {import('../client/transcript.js').TurnChange} change
    */
   turn(turn, change) {
+    if (change === 'left') return; // the page has no room for it any more; a file has
     if (change === 'removed') return void this.#turns.delete(turn.id);
-    const now = this.#clock();
+    // One that is final when it is first told is of an earlier page, and nothing tells when its words were heard.
+    const now = turn.final && !this.#turns.has(turn.id) ? turn.startedMs : this.#clock();
     const known = this.#turns.get(turn.id) ?? { turn, atMs: [], endMs: turn.startedMs };
     this.#turns.set(turn.id, known);
+    if (this.#turns.size > MAX_TURNS) this.#leaveOldest();
     const heard = turn.words.length;
     if (heard > known.atMs.length) known.endMs = now;
     while (known.atMs.length < heard) known.atMs.push(now);
     known.turn = turn;
     if (turn.spokeMs !== null) known.endMs = Math.max(known.endMs, turn.startedMs + turn.spokeMs);
+  }
+
+  #leaveOldest() {
+    const [oldest] = this.#turns.keys();
+    this.#turns.delete(oldest);
+    this.turnsLeft += 1;
   }
 
   /** What was said, by its beginning; times are milliseconds since the call began, never below 0. @returns {Passage[]} */

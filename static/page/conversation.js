@@ -15,8 +15,11 @@ import { Transcript } from '../client/transcript.js';
  * @typedef {object} ConversationEvents What the parts of the page can hear about.
  * @property {[state: import('./call.js').CallState]} state
  * @property {[client: RtcClient]} client A call begins, with this client.
+ * @property {[]} fresh What is kept of the calls before makes way for what comes. A call that is made again keeps it.
+ * @property {[atMs: number]} began Times of what is kept count from then: when the agent could first be talked to.
  * @property {[event: any]} server Every event of the server, as it came.
- * @property {[turn: import('../client/transcript.js').Turn, change: 'changed' | 'final' | 'removed']} turn
+ * @property {[turn: import('../client/transcript.js').Turn, change: import('../client/transcript.js').TurnChange]} turn
+ * @property {[left: number]} left So many turns of the call were said before those that are told, on earlier pages.
  * @property {[position: number]} queued
  * @property {[prefill: {done: number, total: number}]} prefill
  * @property {[levels: {user: number, agent: number, nowMs: number}]} levels Linear, 0..1; ten times a second.
@@ -67,6 +70,8 @@ export class Conversation extends Emitter {
   /** Ties frames of the engine to RTP time. @type {{frame: number, rtpTimestamp: number} | null} */
   #anchor = null;
   #heardMs = 0;
+  /** Whether `began` was told since `fresh`. */
+  #hasBegun = false;
   /** @type {import('./call.js').CallState} */
   #told = 'ready';
 
@@ -82,7 +87,7 @@ export class Conversation extends Emitter {
     this.#newClient = newClient;
     this.#askMicrophone = microphone;
     this.transcript = this.#newTranscript();
-    audio.addEventListener('pause', () => this.#play()); // phones pause it for a call or a changed headset
+    audio.addEventListener('pause', () => this.resumeSound()); // phones pause it for a call or a changed headset
   }
 
   get muted() {
@@ -96,6 +101,18 @@ export class Conversation extends Emitter {
    */
   async start(options) {
     if (!this.call.enter('asking', performance.now())) return;
+    this.#refresh({ muted: false });
+    await this.#connect(options);
+  }
+
+  /**
+   * Make a call that broke again, for a person who has pressed nothing: the microphone stays muted if it was, and the words
+   * of the call before stay. Never rejects.
+   *
+   * @param {import('../client.js').CallOptions} options
+   */
+  async startAgain(options) {
+    if (!this.call.enter('asking', performance.now())) return;
     this.#reset();
     await this.#connect(options);
   }
@@ -106,12 +123,13 @@ export class Conversation extends Emitter {
    *
    * @param {import('./handover.js').HandedOver} left
    */
-  async resume({ resumption, turns, durationMs, muted }) {
+  async resume({ resumption, turns, left = 0, durationMs, muted }) {
     const now = performance.now();
     if (!this.call.resume(durationMs, now)) return;
-    this.#reset();
-    this.#muted = muted;
-    this.transcript.restore(turns, now);
+    this.#refresh({ muted });
+    this.#begin(now - durationMs);
+    if (left) this.emit('left', left);
+    this.transcript.restore(turns, now, left);
     await this.#connect({ resume: resumption });
   }
 
@@ -120,7 +138,9 @@ export class Conversation extends Emitter {
     const resumption = this.client?.resumption ?? null;
     const { durationMs } = this.call;
     if (resumption === null || durationMs === null) return null;
-    return { resumption, turns: this.transcript.kept(performance.now()), durationMs, muted: this.#muted };
+    const turns = this.transcript.kept(performance.now());
+    const left = this.transcript.left + this.transcript.turns.length - turns.length;
+    return { resumption, turns, left, durationMs, muted: this.#muted };
   }
 
   /** @param {{atOnce?: boolean}} [options] */
@@ -147,27 +167,54 @@ export class Conversation extends Emitter {
     await this.client?.useMicrophone(this.#askMicrophone);
   }
 
-  /** The microphone was taken from the call: ask for it again, best in a gesture. */
-  reopenMicrophone() {
-    this.client?.reopenMicrophone();
+  /** The microphone was taken from the call: ask for it again, best in a gesture. @returns {Promise<boolean>} Whether it is there. */
+  async reopenMicrophone() {
+    return (await this.client?.reopenMicrophone()) ?? false;
   }
 
-  /** After a moment in which the browser may have stopped the sound: a tab came back, a gesture allows it now. */
-  resumeSound() {
-    this.#play();
+  /**
+   * The browser may have stopped the sound, or may allow it now: a tab came back, another stream is there, a gesture was made.
+   *
+   * @returns {Promise<boolean>} False where the browser holds it back.
+   */
+  async resumeSound() {
+    if (!this.call.isActive || !this.#audio.srcObject) return true;
+    try {
+      await this.#audio.play();
+    } catch (error) {
+      // AbortError: another stream took this one's place, which is how every call begins.
+      if (!(error instanceof DOMException && error.name === 'NotAllowedError')) return true;
+      if (this.client?.stream) this.emit('problem', { code: 'sound_blocked' });
+      return false;
+    }
+    return true;
   }
 
   #newTranscript() {
     return new Transcript((turn, change) => this.emit('turn', turn, change), { wordAfterMs: WORD_AFTER_MS });
   }
 
-  #reset() {
+  /** @param {{muted: boolean}} microphone */
+  #refresh({ muted }) {
+    this.#muted = muted;
     this.transcript = this.#newTranscript();
+    this.#hasBegun = false;
+    this.#reset();
+    this.emit('fresh');
+  }
+
+  /** @param {number} atMs */
+  #begin(atMs) {
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
+    this.emit('began', atMs);
+  }
+
+  #reset() {
     this.#playhead = new Playhead();
     this.#latency = new LatencyEstimator();
     this.#anchor = null;
     this.#heardMs = 0;
-    this.#muted = false;
     this.userLevel.reset();
     this.agentLevel.reset();
   }
@@ -177,7 +224,7 @@ export class Conversation extends Emitter {
     this.#tell();
     // Inside the gesture, so that the element may sound later although the stream is not there yet.
     this.#audio.srcObject = new MediaStream();
-    this.#play();
+    this.resumeSound();
     const client = this.#newClient();
     this.client = client;
     this.emit('client', client);
@@ -208,9 +255,9 @@ export class Conversation extends Emitter {
       this.#playhead = new Playhead(); // another connection, another clock
       this.#anchor = null;
       this.#audio.srcObject = stream;
-      this.#play();
+      this.resumeSound();
     });
-    on('sound', () => this.#play());
+    on('sound', () => this.resumeSound());
     on('microphone', ({ state, code }) => {
       this.#closeMicrophoneLevel(); // it may be another microphone now
       this.emit('microphone', state, code);
@@ -250,6 +297,7 @@ export class Conversation extends Emitter {
     const now = performance.now();
     if (state === 'preparing' || state === 'live') {
       this.call.enter(state, now);
+      if (state === 'live') this.#begin(now);
       this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
     } else if (state === 'degraded') {
       this.call.enter('reconnecting', now);
@@ -298,9 +346,9 @@ export class Conversation extends Emitter {
     this.agentLevel.measure(stats.agentLevel, now);
     this.emit('levels', { user, agent: stats.agentLevel, nowMs: now });
     if (!withFigures) return;
-    this.emit('stats', stats);
     const estimate = this.#latency.estimate(stats);
-    if (estimate) this.emit('latency', estimate);
+    if (estimate) this.emit('latency', estimate); // first: it is one of the figures of this second
+    this.emit('stats', stats);
   }
 
   #ownMicrophoneLevel() {
@@ -351,14 +399,6 @@ export class Conversation extends Emitter {
     this.transcript.end();
     this.#tell();
     if (phase === 'ended') this.emit('ended', reason);
-  }
-
-  #play() {
-    if (!this.call.isActive || !this.#audio.srcObject) return;
-    this.#audio.play().catch((error) => {
-      // AbortError: another stream took this one's place, which is how every call begins.
-      if (error.name === 'NotAllowedError' && this.client?.stream) this.emit('problem', { code: 'sound_blocked' });
-    });
   }
 
   #tell() {

@@ -22,7 +22,8 @@ export class CopyButton {
         text.value = made;
         text.hidden = false;
         text.focus();
-        text.select();
+        text.setSelectionRange(0, made.length, 'backward'); // its beginning is in sight
+        text.scrollLeft = 0;
         told.textContent = byHand;
       }
       setTimeout(() => (told.textContent = ''), TOLD_MS);

@@ -46,6 +46,11 @@ export class Choice {
     return this.#wanted && this.#isThere !== false ? this.#wanted.id : '';
   }
 
+  /** Chosen at an earlier time, and not among what the browser lists: away, or not listed unless it is asked for. */
+  get isMissing() {
+    return this.#wanted !== null && this.#isThere === false;
+  }
+
   get isKnown() {
     return this.devices.length > 0 || this.defaultLabel !== '';
   }
@@ -59,6 +64,12 @@ export class Choice {
   choose(id) {
     this.#wanted = this.devices.find((device) => device.id === id) ?? null;
     this.#isThere = this.#wanted ? true : null;
+  }
+
+  /** Back to what was chosen before, whether it is there or not. @param {Device | null} wanted */
+  restore(wanted) {
+    this.#wanted = wanted;
+    this.#isThere = wanted && this.devices.some(({ id }) => id === wanted.id);
   }
 
   /**
@@ -113,6 +124,15 @@ export class Devices {
     this.#save();
   }
 
+  /**
+   * @param {'microphone' | 'speaker'} which
+   * @param {Device | null} wanted What was chosen before.
+   */
+  restore(which, wanted) {
+    this[which].restore(wanted);
+    this.#save();
+  }
+
   #kept() {
     return JSON.stringify({ microphone: this.microphone.wanted, speaker: this.speaker.wanted });
   }
@@ -135,9 +155,12 @@ export class Devices {
 }
 
 /**
- * Firefox lists no speaker but those that the person has chosen for the page, in a list of the browser's own.
+ * Firefox lists no speaker but those that the person has chosen since the page was loaded, in a list of the browser's own.
+ * It remembers that they were allowed: asked for one of them by its id, it gives it without a word. Where it can't, since
+ * the speaker is unplugged, say, it opens its list.
  *
- * @typedef {{selectAudioOutput?: () => Promise<{deviceId: string, label: string}>}} SpeakerChooser `navigator.mediaDevices`
+ * @typedef {object} SpeakerChooser `navigator.mediaDevices`
+ * @property {(options?: {deviceId: string}) => Promise<{deviceId: string, label: string}>} [selectAudioOutput]
  *
  * @param {SpeakerChooser | undefined} media
  */
@@ -149,11 +172,13 @@ export function canAskForSpeaker(media) {
  * Let the person choose a speaker in the browser's list. To be called inside a gesture. Never rejects.
  *
  * @param {SpeakerChooser | undefined} media
- * @returns {Promise<Device | 'declined' | 'missing' | 'failed'>} `declined`: by the person, or once and for all.
+ * @param {string} [id] Rather this one, which was chosen before, without the list.
+ * @returns {Promise<Device | 'declined' | 'missing' | 'failed'>} `declined`: by the person, or once and for all; `failed`:
+ *   without a gesture, too.
  */
-export async function askForSpeaker(media) {
+export async function askForSpeaker(media, id = '') {
   try {
-    const chosen = await media?.selectAudioOutput?.();
+    const chosen = await media?.selectAudioOutput?.(id ? { deviceId: id } : undefined);
     return chosen ? { id: chosen.deviceId, label: chosen.label } : 'failed';
   } catch (error) {
     const name = error instanceof Error || error instanceof DOMException ? error.name : '';

@@ -20,6 +20,8 @@ import * as messages from './messages.js';
 
 /** The entry that opens the browser's own list; no device has such an id. */
 const ASK = 'ask the browser';
+/** A browser that gives a speaker of before does so at once; one that takes longer asks the person, and the call begins. */
+const BRING_BACK_MS = 1_000;
 
 export class DevicesView {
   #elements;
@@ -31,6 +33,12 @@ export class DevicesView {
   #opened = '';
   /** The id that the sound goes to. */
   #sink = '';
+  /** Settled when the speaker may be changed. @type {Promise<void>} */
+  #speakerTurn = Promise.resolve();
+  /** How often a choice was made: a list of devices that was asked for before it knows nothing of it. */
+  #choices = 0;
+  /** Whether a speaker of an earlier visit may be asked for: once, or the person may be asked at every call. */
+  #bringsBack = true;
   #phase = '';
 
   /**
@@ -57,6 +65,10 @@ export class DevicesView {
 
   /** The chosen microphone. @returns {Promise<MediaStream>} */
   async openMicrophone() {
+    // First: in Firefox, a question about the microphone takes the place of one about the speaker.
+    if (this.#bringsBack && this.#devices.speaker.isMissing && this.#canChooseSpeaker && canAskForSpeaker(this.#media)) {
+      await Promise.race([this.#bringBackSpeaker(), new Promise((resolve) => setTimeout(resolve, BRING_BACK_MS))]);
+    }
     const { id } = this.#devices.microphone;
     this.#opened = id;
     const stream = await openMicrophone({ deviceId: id });
@@ -64,10 +76,12 @@ export class DevicesView {
     return stream;
   }
 
-  /** Look again at what is plugged in. */
+  /** Look again at what is plugged in. @returns {Promise<void>} */
   async refresh() {
+    const choices = this.#choices;
     const infos = await this.#media?.enumerateDevices?.().catch(() => null);
     if (!infos) return;
+    if (choices !== this.#choices) return this.refresh();
     const changes = this.#devices.update(infos);
     this.#draw();
     for (const which of /** @type {Which[]} */ (['microphone', 'speaker'])) {
@@ -92,21 +106,21 @@ export class DevicesView {
 
   /** @param {Which} which */
   async #choose(which) {
-    const before = this.#devices[which].id;
+    const before = this.#devices[which].wanted;
     this.#tell('');
     const { value } = this.#elements[which];
     const id = value === ASK ? await this.#askForSpeaker() : value;
     if (id === null) return this.#draw();
-    this.#devices.choose(which, id);
-    this.#draw();
+    this.#take(which, id);
     try {
       await this.#use(which);
     } catch (error) {
       if (error instanceof CallError && error.code === 'no_microphone') return; // the call is over
       const name = this.#devices[which].wanted?.label || strings.devices.defaults[which];
-      this.#devices.choose(which, before);
-      this.#tell(strings.devices.failed(name));
+      this.#choices += 1;
+      this.#devices.restore(which, before);
       this.#draw();
+      this.#tell(strings.devices.failed(name));
     }
   }
 
@@ -116,18 +130,56 @@ export class DevicesView {
    * @param {Which} which
    */
   async #use(which) {
-    const { id } = this.#devices[which];
-    if (which === 'speaker') {
-      if (id === this.#sink) return;
-      await this.#audio.setSinkId(id);
-      this.#sink = id;
-    } else if (this.#conversation.client?.microphone && this.#conversation.call.isActive && id !== this.#opened) {
+    if (which === 'speaker') return this.#useSpeaker();
+    const { id } = this.#devices.microphone;
+    if (this.#conversation.client?.microphone && this.#conversation.call.isActive && id !== this.#opened) {
       const before = this.#opened;
       await this.#conversation.changeMicrophone().catch((error) => {
         this.#opened = before;
         throw error;
       });
     }
+  }
+
+  /** One change at a time: of two, a browser may give up the first. While a call is being made, its voice is waited for. */
+  #useSpeaker() {
+    const done = this.#speakerTurn.then(async () => {
+      const { id } = this.#devices.speaker;
+      if (id === this.#sink) return;
+      const sound = /** @type {MediaStream | null} */ (this.#audio.srcObject);
+      if (sound?.getAudioTracks().length === 0) return; // Chromium takes no speaker for it
+      await this.#audio.setSinkId(id);
+      this.#sink = id;
+    });
+    this.#speakerTurn = done.catch(() => {});
+    return done;
+  }
+
+  /**
+   * @param {Which} which
+   * @param {string} id
+   */
+  #take(which, id) {
+    this.#choices += 1;
+    this.#devices.choose(which, id);
+    this.#draw();
+  }
+
+  /** The speaker of an earlier visit, which the browser lists only once it is asked for it, in a gesture. */
+  async #bringBackSpeaker() {
+    const { speaker } = this.#devices;
+    const { id, label } = speaker.wanted ?? { id: '', label: '' };
+    this.#bringsBack = false;
+    const chosen = await askForSpeaker(this.#media, id);
+    if (typeof chosen === 'string') {
+      this.#bringsBack = chosen === 'failed'; // there was no gesture, so nobody was asked
+      return this.#tell(strings.devices.forgotten(label));
+    }
+    speaker.add(chosen);
+    this.#take('speaker', chosen.id);
+    const used = await this.#use('speaker').then(() => true, () => false);
+    if (!used) this.#tell(strings.devices.failed(chosen.label));
+    else if (chosen.label === label) this.#tell(strings.devices.back(label));
   }
 
   /** @returns {Promise<string | null>} The id of what the person has chosen in the browser's list; null: nothing. */

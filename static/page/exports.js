@@ -8,9 +8,11 @@
 /**
  * @param {Passage[]} passages
  * @param {Names} names
+ * @param {string} [note] What is to be known of it first, in one line.
  */
-export function toText(passages, names) {
-  return passages.map((passage) => `[${clock(passage.startMs)}] ${who(passage, names)}: ${said(passage, names)}\n`).join('');
+export function toText(passages, names, note = '') {
+  const lines = passages.map((passage) => `[${clock(passage.startMs)}] ${who(passage, names)}: ${said(passage, names)}\n`);
+  return [note && `(${note})\n`, ...lines].join('');
 }
 
 /**
@@ -18,14 +20,15 @@ export function toText(passages, names) {
  *
  * @param {Passage[]} passages
  * @param {Names} names
+ * @param {string} [note] What is to be known of it first, in one line.
  */
-export function toWebVtt(passages, names) {
+export function toWebVtt(passages, names, note = '') {
   const cues = passages.map((passage, index) => {
     const { startMs, endMs } = passage;
     const words = passage.words.map(({ text, atMs }) => `${atMs > startMs && atMs < endMs ? `<${stamp(atMs)}>` : ''}${escape(text)}`);
     return `${index + 1}\n${stamp(startMs)} --> ${stamp(endMs)}\n<v ${escape(who(passage, names))}>${words.join(' ')}\n`;
   });
-  return ['WEBVTT\n', ...cues].join('\n');
+  return ['WEBVTT\n', ...(note ? [`NOTE ${escape(note)}\n`] : []), ...cues].join('\n');
 }
 
 /**
@@ -34,8 +37,9 @@ export function toWebVtt(passages, names) {
  * @param {Passage[]} call.passages
  * @param {import('./chronicle.js').Happening[]} call.happenings
  * @param {number} call.left Events that are not kept any more.
+ * @param {number} call.turnsLeft The same of turns.
  */
-export function toJson({ about, passages, happenings, left }) {
+export function toJson({ about, passages, happenings, left, turnsLeft }) {
   const turns = passages.map(({ side, words, startMs, endMs, interrupted }) => ({
     side,
     text: words.map(({ text }) => text).join(' '),
@@ -44,7 +48,7 @@ export function toJson({ about, passages, happenings, left }) {
     interrupted,
     words: words.map(({ text, atMs, cut }) => ({ text, at_ms: atMs, ...(cut && { cut }) })),
   }));
-  return `${JSON.stringify({ ...about, turns, events_left_out: left, events: happenings }, null, 1)}\n`;
+  return `${JSON.stringify({ ...about, turns_left_out: turnsLeft, turns, events_left_out: left, events: happenings }, null, 1)}\n`;
 }
 
 /**

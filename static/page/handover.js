@@ -7,9 +7,11 @@
  *
  * @typedef {object} HandedOver
  * @property {import('../client.js').Resumption} resumption
- * @property {import('../client/transcript.js').KeptTurn[]} turns
+ * @property {import('../client/transcript.js').KeptTurn[]} turns The last ones.
+ * @property {number} [left] How many were said before them.
  * @property {number} durationMs
  * @property {boolean} muted
+ * @property {Record<import('./turntaking.js').Kind, number>} [counts] What happened between the two voices.
  */
 
 const STORAGE_KEY = 'rtc_server.call';
@@ -25,16 +27,19 @@ export class Handover {
   }
 
   /**
-   * @param {HandedOver | null} call Null: there is no call to go on with.
+   * @param {(HandedOver & {untilMs?: number}) | null} call Null: there is no call to go on with. `untilMs`: of one that was
+   *   not taken up here.
    * @param {number} epochMs `Date.now()`: it goes on from one page to the next.
    * @param {number} [keptS] How long the server keeps it.
+   * @returns {boolean} Whether it lies there now.
    */
   put(call, epochMs, keptS = KEPT_S) {
     try {
-      if (call) this.#storage?.setItem(STORAGE_KEY, JSON.stringify({ ...call, untilMs: epochMs + keptS * 1000 }));
+      if (call) this.#storage?.setItem(STORAGE_KEY, JSON.stringify({ untilMs: epochMs + keptS * 1000, ...call }));
       else this.#storage?.removeItem(STORAGE_KEY);
+      return call !== null && this.#storage !== null;
     } catch {
-      // full or forbidden: a reload ends the call
+      return false; // full or forbidden
     }
   }
 

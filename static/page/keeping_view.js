@@ -1,7 +1,9 @@
 import { Chronicle } from './chronicle.js';
 import { fileName, toJson, toText, toWebVtt } from './exports.js';
 import { strings } from './language.js';
+import { LeaveGuard } from './leave_guard.js';
 import { Recorder } from './recorder.js';
+import { Recordings } from './recordings.js';
 
 /**
  * What a person can take along: a recording of both sides, and the words in three forms.
@@ -13,17 +15,15 @@ import { Recorder } from './recorder.js';
  * @property {HTMLElement} files Where the buttons of the menu go.
  */
 
-const STREAMS_EVERY_MS = 250;
-
 export class KeepingView {
   #conversation;
   #elements;
   #about;
   #chronicle = new Chronicle();
-  /** @type {Recorder | null} */
-  #recorder = null;
-  /** @type {import('./recorder.js').Recording | null} */
-  #recording = null;
+  #recordings;
+  #guard = new LeaveGuard();
+  /** Of the recordings, as they are drawn. @type {HTMLElement[]} */
+  #recordingItems = [];
   #beganAt = new Date();
 
   /**
@@ -37,19 +37,25 @@ export class KeepingView {
     this.#about = about;
     this.#chronicle.follow(conversation);
     elements.record.hidden = !Recorder.isPossible;
-    elements.record.addEventListener('click', () => this.#toggle());
-    for (const [name, make] of this.#forms()) this.#addButton(name, make);
-    conversation.on('client', () => {
+    this.#recordings = new Recordings(conversation, {
+      newRecorder: () => new Recorder(),
+      name: (suffix) => fileName(this.#beganAt, suffix),
+      onChange: () => this.#draw(),
+    });
+    elements.record.addEventListener('click', () => this.#recordings.toggle());
+    for (const [name, make] of this.#forms()) {
+      elements.files.append(item(`keep-${name}`, strings.keeping.files[name], () => {
+        const { body, type, suffix } = make();
+        this.#save(new Blob([body], { type: `${type};charset=utf-8` }), fileName(this.#beganAt, suffix));
+      }));
+    }
+    conversation.on('fresh', () => {
       this.#beganAt = new Date();
-      if (!this.#recorder) this.#recording = null; // the recording of the call before
       this.#draw();
     });
+    conversation.on('began', (atMs) => (this.#beganAt = new Date(Date.now() - (performance.now() - atMs))));
     conversation.on('turn', () => this.#draw());
-    conversation.on('state', () => {
-      const { phase } = conversation.call;
-      if (phase === 'ended' || phase === 'failed') this.#stop();
-      this.#draw();
-    });
+    conversation.on('state', () => this.#draw());
     elements.menu.addEventListener('keydown', (event) => {
       if (event.key !== 'Escape' || !elements.menu.open) return;
       elements.menu.open = false;
@@ -61,82 +67,78 @@ export class KeepingView {
     this.#draw();
   }
 
-  /** @returns {[keyof typeof strings.keeping.files, () => {blob: Blob, suffix: string} | null][]} */
+  /** @returns {[keyof typeof strings.keeping.files, () => {body: string, type: string, suffix: string}][]} */
   #forms() {
     const names = () => ({ you: strings.page.you, agent: strings.page.agent, interrupted: strings.transcript.interrupted });
-    const text = (/** @type {string} */ body, /** @type {string} */ type, /** @type {string} */ suffix) => ({
-      blob: new Blob([body], { type: `${type};charset=utf-8` }),
-      suffix,
-    });
+    const note = () => (this.#chronicle.turnsLeft ? strings.keeping.leftOut(this.#chronicle.turnsLeft) : '');
+    const passages = () => this.#chronicle.passages();
     return [
-      ['recording', () => this.#recording],
-      ['text', () => text(toText(this.#chronicle.passages(), names()), 'text/plain', '.txt')],
-      ['webvtt', () => text(toWebVtt(this.#chronicle.passages(), names()), 'text/vtt', '.vtt')],
-      ['json', () => text(this.#json(), 'application/json', '.json')],
+      ['text', () => ({ body: toText(passages(), names(), note()), type: 'text/plain', suffix: '.txt' })],
+      ['webvtt', () => ({ body: toWebVtt(passages(), names(), note()), type: 'text/vtt', suffix: '.vtt' })],
+      ['json', () => ({ body: this.#json(), type: 'application/json', suffix: '.json' })],
     ];
   }
 
   #json() {
-    const { happenings, left } = this.#chronicle;
+    const { happenings, left, turnsLeft } = this.#chronicle;
     const about = { ...this.#about(), began_at: this.#beganAt.toISOString(), session_id: this.#conversation.client?.sessionId };
-    return toJson({ about, passages: this.#chronicle.passages(), happenings, left });
+    return toJson({ about, passages: this.#chronicle.passages(), happenings, left, turnsLeft });
   }
 
   /**
-   * @param {keyof typeof strings.keeping.files} name
-   * @param {() => {blob: Blob, suffix: string} | null} make
+   * @param {Blob} blob
+   * @param {string} name
    */
-  #addButton(name, make) {
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.dataset.testid = `keep-${name}`;
-    button.textContent = strings.keeping.files[name];
-    button.addEventListener('click', () => {
-      const file = make();
-      if (file) save(file.blob, fileName(this.#beganAt, file.suffix));
-      this.#elements.menu.open = false;
-    });
-    const item = document.createElement('li');
-    item.append(button);
-    this.#elements.files.append(item);
-  }
-
-  #toggle() {
-    if (this.#recorder) this.#stop();
-    else this.#start();
-  }
-
-  #start() {
-    const recorder = new Recorder();
-    this.#recorder = recorder;
-    this.#recording = null;
-    // Streams change with every reconnection and every other microphone.
-    const hear = () => {
-      if (recorder !== this.#recorder) return clearInterval(timer);
-      const { client } = this.#conversation;
-      recorder.hear({ you: client?.microphone ?? null, agent: client?.stream ?? null });
-    };
-    const timer = setInterval(hear, STREAMS_EVERY_MS);
-    hear();
-    this.#draw();
-  }
-
-  async #stop() {
-    const recorder = this.#recorder;
-    if (!recorder) return;
-    this.#recorder = null;
-    this.#draw();
-    this.#recording = await recorder.stop();
-    this.#draw();
+  #save(blob, name) {
+    save(blob, name);
+    this.#elements.menu.open = false;
   }
 
   #draw() {
-    const { record, recordLabel, menu, files } = this.#elements;
-    record.setAttribute('aria-pressed', String(this.#recorder !== null));
-    recordLabel.textContent = this.#recorder ? strings.keeping.stop : strings.keeping.record;
-    /** @type {HTMLElement} */ (files.firstElementChild).hidden = this.#recording === null;
-    menu.hidden = this.#chronicle.isEmpty && this.#recording === null;
+    const { record, recordLabel, menu } = this.#elements;
+    const { kept, isWanted, isRunning, isUnsaved } = this.#recordings;
+    const label = isRunning ? strings.keeping.stop : isWanted ? strings.keeping.wanted : strings.keeping.record;
+    record.setAttribute('aria-pressed', String(isWanted));
+    record.classList.toggle('waiting', isWanted && !isRunning);
+    record.title = isWanted && !isRunning ? strings.keeping.wantedAbout : '';
+    if (recordLabel.textContent !== label) recordLabel.textContent = label;
+    this.#guard.isNeeded = isUnsaved;
+    this.#drawRecordings(kept);
+    menu.hidden = this.#chronicle.isEmpty && kept.length === 0;
   }
+
+  /** @param {readonly import('./recordings.js').Kept[]} kept */
+  #drawRecordings(kept) {
+    const names = kept.map(({ name }) => name).join('\n');
+    if (this.#recordingItems.map(({ dataset }) => dataset.name).join('\n') === names) return;
+    for (const drawn of this.#recordingItems) drawn.remove();
+    this.#recordingItems = kept.map((recording, index) => {
+      const label = kept.length > 1 ? strings.keeping.recordingOf(index + 1) : strings.keeping.recording;
+      const made = item('keep-recording', label, () => {
+        this.#save(recording.blob, recording.name);
+        this.#recordings.saved(recording);
+      });
+      made.dataset.name = recording.name;
+      return made;
+    });
+    this.#elements.files.prepend(...this.#recordingItems);
+  }
+}
+
+/**
+ * @param {string} testId
+ * @param {string} label
+ * @param {() => void} press
+ */
+function item(testId, label, press) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.dataset.testid = testId;
+  button.textContent = label;
+  button.addEventListener('click', press);
+  const made = document.createElement('li');
+  made.append(button);
+  return made;
 }
 
 /**

@@ -3,6 +3,7 @@ import { strings } from './language.js';
 /**
  * The microphone by keyboard: M mutes and opens it; Space, as long as it is held, does the opposite of what is:
  * push to mute for who is open, push to talk for who is muted. While the page has not the keyboard a held key mutes.
+ * Enter, held, presses once.
  */
 
 /**
@@ -66,6 +67,15 @@ export class HeldMute {
     if (muted === this.#before) this.forget();
   }
 
+  /**
+   * The call is over. One that is made again by itself finds the microphone as it was before the key went down; who does
+   * not look at the page stays muted.
+   */
+  end() {
+    if (this.#isAway) this.forget();
+    else this.release();
+  }
+
   /** There is nothing to go back to. */
   forget() {
     this.#before = null;
@@ -84,6 +94,16 @@ export function meaning({ key, code = '', ctrlKey, metaKey, altKey, shiftKey }, 
   if (key === 'm' || key === 'M' || (code === 'KeyM' && key > '\u007f')) return inside.matches(TYPING) ? null : 'toggle';
   if (key === ' ' && !shiftKey) return inside.matches(PRESSABLE) ? null : 'hold';
   return null;
+}
+
+/**
+ * Browsers press a button again with every repeat of a key that is held down, which nobody means.
+ *
+ * @param {{key: string, repeat?: boolean}} event
+ * @param {{matches: (selector: string) => boolean}} inside As for `meaning`.
+ */
+export function isHeldPress({ key, repeat = false }, inside) {
+  return key === 'Enter' && repeat && inside.matches('button, summary, a[href]');
 }
 
 export class Keys {
@@ -109,7 +129,7 @@ export class Keys {
     addEventListener('focus', () => this.#comeBack());
     document.addEventListener('visibilitychange', () => (document.hidden ? this.#leave() : this.#comeBack()));
     conversation.on('state', () => {
-      if (!conversation.call.isActive) held.forget();
+      if (!conversation.call.isActive) held.end();
       this.#draw();
     });
     conversation.on('muted', (muted) => {
@@ -137,9 +157,11 @@ export class Keys {
 
   /** @param {KeyboardEvent} event */
   #onDown(event) {
-    if (!this.#conversation.call.isActive) return;
     const { target } = event;
-    const does = meaning(event, { matches: (selector) => target instanceof Element && target.closest(selector) !== null });
+    const inside = { matches: (/** @type {string} */ selector) => target instanceof Element && target.closest(selector) !== null };
+    if (isHeldPress(event, inside)) event.preventDefault();
+    if (!this.#conversation.call.isActive) return;
+    const does = meaning(event, inside);
     if (does === 'hold') event.preventDefault(); // the page would scroll
     if (does === 'hold') this.#held.hold(); // one that only repeats has come back with the keyboard, still held
     if (does === 'toggle' && !event.repeat) this.#held.toggle();

@@ -5,6 +5,7 @@ export class LatencyView {
   #root;
   #figure;
   #parts;
+  #isKnown = false;
 
   /**
    * @param {{root: HTMLElement, figure: HTMLElement, parts: HTMLElement}} elements
@@ -16,17 +17,24 @@ export class LatencyView {
     this.#parts = parts;
     // What was last seen stays when the call is over: a call that went badly is looked at then.
     conversation.on('client', () => this.#begin());
+    conversation.on('state', () => {
+      const { phase } = conversation.call;
+      if (phase === 'live' || phase === 'reconnecting') this.#root.hidden = false;
+      else if (phase === 'ended' || phase === 'failed') this.#root.hidden = !this.#isKnown;
+    });
     conversation.on('latency', (estimate) => this.#show(estimate));
   }
 
   #begin() {
-    this.#root.hidden = false;
+    this.#root.hidden = true;
+    this.#isKnown = false;
     this.#figure.textContent = '–';
     this.#parts.replaceChildren();
   }
 
   /** @param {import('./latency.js').LatencyEstimate} estimate */
   #show({ totalMs, parts }) {
+    this.#isKnown = true;
     this.#figure.textContent = strings.units.ms(totalMs.toFixed(0));
     parts.forEach(({ part, ms }, index) => {
       const row = /** @type {HTMLElement} */ (this.#parts.children[index] ?? this.#addRow(strings.latencyParts[part]));

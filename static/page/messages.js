@@ -57,13 +57,37 @@ export function farewell(reason) {
  *
  * @param {'interrupted' | 'lost'} state
  * @param {string} code Why it could not be had again; '' before anybody tried.
+ * @param {boolean} [wasAsked] Whether the person has just asked for it.
  * @returns {Message}
  */
-export function withoutMicrophone(state, code) {
-  if (code === 'microphone_denied' || code === 'microphone_blocked_by_system') {
-    return { title: strings.troubles[code].title, text: strings.microphone.denied };
-  }
-  return strings.microphone[state];
+export function withoutMicrophone(state, code, wasAsked = false) {
+  const { denied, busy, still } = strings.microphone;
+  /** @type {Record<string, string>} */
+  const why = { microphone_denied: denied, microphone_blocked_by_system: denied, microphone_busy: busy };
+  const isKnown = Object.hasOwn(why, code);
+  const { title, text } = isKnown ? { title: strings.troubles[code].title, text: why[code] } : strings.microphone[state];
+  if (!wasAsked || !code) return { title, text };
+  return { title: still[Object.hasOwn(still, code) ? code : 'microphone_failed'], text };
+}
+
+/**
+ * What the call is doing.
+ *
+ * @param {import('./call.js').CallState} state
+ * @param {{isMuted?: boolean, canContinue?: boolean}} [also] `canContinue`: an earlier page has left a call.
+ * @returns {Message}
+ */
+export function doing(state, { isMuted = false, canContinue = false } = {}) {
+  if (state === 'ready' && canContinue) return strings.canContinue;
+  return isMuted && (state === 'listening' || state === 'hearing') ? strings.muted : strings.states[state];
+}
+
+/**
+ * @param {{code?: string}} problem
+ * @returns {import('./notices.js').Kind} When the message about it goes away.
+ */
+export function kindOf({ code = '' }) {
+  return code === 'server_unreachable' || code === 'bad_answer' || code.startsWith('http_5') ? 'server' : 'error';
 }
 
 /**
@@ -75,8 +99,12 @@ export function trouble({ code = '', message = '', hint = '', retryAfterS = null
   if (code === 'engine_full' || code === 'at_capacity') return strings.full(slots.total, retryAfterS);
   const known = own(strings.troubles, code);
   if (known) return known;
-  const said = [message, hint].filter(Boolean).join('. ') || strings.noReason;
-  return { title: strings.states.failed.title, text: `${said[0].toUpperCase()}${said.slice(1)}${/[.!?]$/.test(said) ? '' : '.'}` };
+  return { title: strings.states.failed.title, text: [message, hint].filter(Boolean).map(sentence).join(' ') || strings.noReason };
+}
+
+/** @param {string} said */
+function sentence(said) {
+  return `${said[0].toUpperCase()}${said.slice(1)}${/[.!?…]$/.test(said) ? '' : '.'}`;
 }
 
 /** The server itself says that nobody can reach it. @param {string} message @returns {Message} */

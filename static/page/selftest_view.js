@@ -1,5 +1,6 @@
 import { testNetwork } from '../client/network_test.js';
 import { chime } from './chime.js';
+import { Clip } from './clip.js';
 import { strings } from './language.js';
 import * as messages from './messages.js';
 import { MicrophoneLevel } from './microphone_level.js';
@@ -29,7 +30,7 @@ export class SelfTestView {
   #answers;
   /** @type {SelfTest | null} */
   #test = null;
-  #audio = new Audio();
+  #clip;
 
   /**
    * @param {SelfTestElements} elements
@@ -42,13 +43,16 @@ export class SelfTestView {
   constructor(elements, parts) {
     this.#elements = elements;
     this.#parts = parts;
+    this.#clip = new Clip({ speaker: parts.speaker });
     for (const check of CHECKS) this.#addRow(check);
     this.#answers = this.#makeAnswers();
     elements.open.addEventListener('click', () => this.#start());
     elements.close.addEventListener('click', () => elements.dialog.close());
     elements.dialog.addEventListener('close', () => this.#stop());
     parts.conversation.on('state', () => {
-      elements.open.hidden = parts.conversation.call.isActive; // it would take the microphone
+      const { isActive } = parts.conversation.call;
+      elements.open.hidden = isActive; // it would take the microphone
+      if (isActive) elements.dialog.close();
     });
   }
 
@@ -60,7 +64,7 @@ export class SelfTestView {
         openMicrophone,
         measure: (stream) => new MicrophoneLevel(stream),
         testNetwork: (signal) => testNetwork({ api, signal }),
-        playChime: () => this.#playChime(),
+        playChime: () => this.#clip.play(chime()),
       },
       (check, finding) => this.#draw(check, finding),
     );
@@ -70,17 +74,7 @@ export class SelfTestView {
   #stop() {
     this.#test?.stop();
     this.#test = null;
-    this.#audio.pause();
-    URL.revokeObjectURL(this.#audio.src);
-  }
-
-  async #playChime() {
-    URL.revokeObjectURL(this.#audio.src);
-    this.#audio.src = URL.createObjectURL(chime());
-    const speaker = this.#parts.speaker();
-    // Where the chosen one is gone the default sounds, as in a call.
-    if (speaker && 'setSinkId' in this.#audio) await this.#audio.setSinkId(speaker).catch(() => {});
-    await this.#audio.play();
+    this.#clip.stop();
   }
 
   /**

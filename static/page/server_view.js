@@ -1,4 +1,5 @@
 import { CallError } from '../client/errors.js';
+import { strings } from './language.js';
 import * as messages from './messages.js';
 
 /**
@@ -9,6 +10,8 @@ import * as messages from './messages.js';
 
 const EVERY_MS = 10_000;
 const AFTER_GOODBYE_MS = 700;
+/** What is said of a call that got no answer stays for so long at least. */
+const READ_MS = 5_000;
 
 export class ServerView {
   /** @type {ServerConfig | null} */
@@ -18,6 +21,8 @@ export class ServerView {
   #notices;
   #conversation;
   #onConfig;
+  #onBack;
+  #isBeingRead = false;
 
   /**
    * @param {object} parts
@@ -25,13 +30,15 @@ export class ServerView {
    * @param {import('./notices.js').Notices} parts.notices
    * @param {import('./conversation.js').Conversation} parts.conversation
    * @param {(config: ServerConfig) => void} parts.onConfig
-   * @param {Record<'engine' | 'name' | 'device' | 'slots' | 'summary', HTMLElement>} elements
+   * @param {() => void} parts.onBack A server that gave a call no answer gives one now.
+   * @param {Record<'engine' | 'name' | 'kind' | 'device' | 'slots' | 'summary', HTMLElement>} elements
    */
-  constructor({ api, notices, conversation, onConfig }, elements) {
+  constructor({ api, notices, conversation, onConfig, onBack }, elements) {
     this.#api = api;
     this.#notices = notices;
     this.#conversation = conversation;
     this.#onConfig = onConfig;
+    this.#onBack = onBack;
     this.#elements = elements;
     // How many slots are free has changed; after a call, a moment later than its goodbye.
     conversation.on('state', () => {
@@ -39,6 +46,7 @@ export class ServerView {
       if (phase === 'live') this.refresh();
       if (phase === 'ended' || phase === 'failed') setTimeout(() => this.refresh(), AFTER_GOODBYE_MS);
     });
+    conversation.on('problem', (problem) => messages.kindOf(problem) === 'server' && this.#onProblem(problem.code));
     setInterval(() => {
       if (!conversation.call.isActive && document.visibilityState === 'visible') this.refresh();
     }, EVERY_MS);
@@ -51,24 +59,52 @@ export class ServerView {
     try {
       config = await this.#api.config();
     } catch (error) {
-      this.#elements.engine.dataset.health = 'down';
+      const problem = error instanceof CallError ? error : new CallError('failed', String(error));
+      this.#drawDown(problem.code);
       if (this.#conversation.call.isActive || this.#notices.isShown) return false; // what is said already says more
-      this.#notices.show(messages.trouble(error instanceof CallError ? error : { message: String(error) }), 'server');
+      this.#notices.show(messages.trouble(problem), 'server');
       return false;
     }
     this.config = config;
     this.#draw(config);
     this.#onConfig(config);
-    this.#notices.hide('server');
-    const reach = config.connectivity;
-    if (reach && !reach.ok && !this.#notices.isShown) this.#notices.show(messages.noConnectivity(reach.message), 'server');
+    this.#tell(config.connectivity);
     return true;
+  }
+
+  /** @param {ServerConfig['connectivity']} reach */
+  #tell(reach) {
+    const notices = this.#notices;
+    if (reach && !reach.ok) {
+      if (!notices.isShown || notices.kind === 'server') notices.show(messages.noConnectivity(reach.message), 'server');
+    } else if (notices.kind === 'server' && !this.#isBeingRead) {
+      notices.hide('server');
+      if (this.#conversation.call.phase === 'failed') this.#onBack();
+    }
+  }
+
+  /** A call got no answer: the badge need not wait for the next question. @param {string} code */
+  #onProblem(code) {
+    this.#drawDown(code);
+    this.#isBeingRead = true;
+    setTimeout(() => {
+      this.#isBeingRead = false;
+      if (!this.#conversation.call.isActive) this.refresh();
+    }, READ_MS);
+  }
+
+  /** @param {string} code */
+  #drawDown(code) {
+    this.#elements.engine.dataset.health = 'down';
+    this.#elements.slots.textContent = code === 'server_unreachable' ? strings.noAnswer : '';
   }
 
   /** @param {ServerConfig} config */
   #draw({ engine: { name, device, summary }, slots }) {
     this.#elements.engine.dataset.health = slots.free > 0 ? 'free' : 'full';
     this.#elements.name.textContent = name;
+    this.#elements.name.title = summary;
+    this.#elements.kind.textContent = Object.hasOwn(strings.engineKinds, name) ? strings.engineKinds[name] : '';
     this.#elements.device.textContent = messages.deviceName(device);
     this.#elements.slots.textContent = messages.slotsFree(slots);
     this.#elements.summary.textContent = summary;

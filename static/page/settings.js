@@ -1,6 +1,6 @@
-import { Advanced } from './advanced.js';
+import { Advanced, write } from './advanced.js';
 import { strings } from './language.js';
-import { emptySetup, readAddress, request, writeAddress } from './setup.js';
+import { chars, emptySetup, link, missing, readAddress, request, writeAddress } from './setup.js';
 
 /**
  * What the person chooses before a call. The address has all of it, so that a link reproduces it; this browser keeps it
@@ -16,53 +16,90 @@ import { emptySetup, readAddress, request, writeAddress } from './setup.js';
  * @property {HTMLFieldSetElement} fields
  * @property {HTMLDetailsElement} advanced
  * @property {HTMLElement} numbers Where the fields of `advanced` go.
+ * @property {HTMLElement} told What the server cannot do of it.
  */
 
 const STORAGE_KEY = 'rtc_server.settings';
+/** Of a name that nobody knows. */
+const SHOWN_CHARS = 40;
 
 export class Settings {
   #elements;
   #advanced;
   #storage;
   #maxChars = 0;
-  /** A voice of the address or of the last visit, as long as the server has not said which ones there are. */
+  /** Of the address, of the last visit, or chosen here; the server may not have it. */
   #wantedVoice = '';
+  /** Whether the numbers are those of a link. */
+  #isLinked = false;
+  /** @type {import('../client/api.js').EngineInfo | null} */
+  #engine = null;
+  #onChange;
 
   /**
    * @param {SettingsElements} elements
    * @param {Storage | null} storage
    * @param {import('./conversation.js').Conversation} conversation
+   * @param {() => void} onChange The person has changed something.
    */
-  constructor(elements, storage, conversation) {
+  constructor(elements, storage, conversation, onChange) {
     this.#elements = elements;
+    this.#onChange = onChange;
     this.#storage = storage;
     this.#advanced = new Advanced({ root: elements.advanced, numbers: elements.numbers }, () => this.#changed());
     this.#follow(conversation);
     this.#drawPresets();
-    this.#take(readAddress(location.hash) ?? this.#load());
+    const linked = readAddress(location.hash);
+    this.#isLinked = linked !== null;
+    this.#take(linked ?? this.#load());
     elements.persona.addEventListener('input', () => this.#changed());
-    elements.voice.addEventListener('change', () => this.#changed());
+    elements.voice.addEventListener('change', () => {
+      this.#wantedVoice = elements.voice.value;
+      this.#changed();
+    });
     addEventListener('hashchange', () => {
       const setup = readAddress(location.hash);
-      if (setup && !elements.fields.disabled) this.#take(setup);
+      if (!setup || elements.fields.disabled) return;
+      this.#isLinked = true;
+      this.#take(setup);
     });
   }
 
-  /** @param {import('../client/api.js').ServerConfig} config */
+  /**
+   * What has not changed is left as it is: a list may be open, and a screen reader reads out what is written anew.
+   *
+   * @param {import('../client/api.js').ServerConfig} config
+   */
   offer({ engine, limits }) {
     const { persona, note, voice } = this.#elements;
     this.#maxChars = engine.max_persona_chars ?? 0;
-    if (this.#maxChars) persona.maxLength = this.#maxChars;
+    this.#engine = engine;
     if (engine.default_persona) persona.placeholder = engine.default_persona;
-    note.textContent = engine.persona_note ?? '';
+    write(note, engine.persona_note ?? '');
     note.hidden = !engine.persona_note;
-    const chosen = voice.value || this.#wantedVoice;
-    voice.replaceChildren(...engine.voices.map((name) => new Option(name, name)));
-    const known = engine.voices.includes(chosen);
-    voice.value = known ? chosen : (engine.default_voice ?? engine.voices[0] ?? '');
-    voice.disabled = engine.voices.length < 2;
+    const { voices } = engine;
+    const isSame = voices.length === voice.length && voices.every((name, index) => voice.options[index].value === name);
+    if (!isSame) voice.replaceChildren(...voices.map((name) => new Option(name, name)));
+    this.#pickVoice(engine);
+    voice.disabled = voices.length < 2;
     this.#advanced.offer(engine.sampling ?? null, limits?.max_seed);
     this.#drawCount();
+    this.#tell();
+  }
+
+  /** An address of it all. */
+  get link() {
+    return link(this.#setup(), location);
+  }
+
+  /** Why no call can be made with it, and where; null where one can. @returns {import('../strings/en.js').Message | null} */
+  check() {
+    const { persona, root } = this.#elements;
+    const length = chars(persona.value);
+    if (!this.#maxChars || length <= this.#maxChars) return null;
+    root.open = true;
+    persona.focus();
+    return strings.personaTooLong(length, this.#maxChars);
   }
 
   /** The words of the call need the room. */
@@ -85,9 +122,27 @@ export class Settings {
   #take({ persona, voice, seed, sampling }) {
     this.#elements.persona.value = persona;
     this.#wantedVoice = voice;
-    if ([...this.#elements.voice.options].some(({ value }) => value === voice)) this.#elements.voice.value = voice;
+    if (this.#engine) this.#pickVoice(this.#engine);
     this.#advanced.take({ seed, sampling });
     this.#drawCount();
+    this.#tell();
+  }
+
+  /** @param {import('../client/api.js').EngineInfo} engine */
+  #pickVoice({ voices, default_voice: byDefault }) {
+    const wanted = this.#wantedVoice;
+    this.#elements.voice.value = voices.includes(wanted) ? wanted : (byDefault ?? voices[0] ?? '');
+  }
+
+  /** What the server cannot do of what is wanted: never without a word. */
+  #tell() {
+    const { voice, told } = this.#elements;
+    if (!this.#engine) return;
+    const lacks = missing({ ...this.#setup(), voice: this.#wantedVoice }, this.#engine);
+    const says = [];
+    if (lacks.voice) says.push(strings.noVoice(lacks.voice.slice(0, SHOWN_CHARS), voice.value));
+    if (lacks.numbers && this.#isLinked) says.push(strings.noNumbers);
+    write(told, says.join(' '));
   }
 
   /**
@@ -108,6 +163,8 @@ export class Settings {
 
   #changed() {
     this.#drawCount();
+    this.#tell();
+    this.#onChange();
     const setup = this.#setup();
     history.replaceState(history.state, '', location.pathname + location.search + writeAddress(setup, location.hash));
     try {
@@ -134,9 +191,11 @@ export class Settings {
 
   #drawCount() {
     const { persona, count, presets } = this.#elements;
-    const { length } = persona.value;
-    count.textContent = this.#maxChars ? `${length} / ${this.#maxChars}` : String(length);
-    count.classList.toggle('over', this.#maxChars > 0 && length >= this.#maxChars);
+    const length = chars(persona.value);
+    const isOver = this.#maxChars > 0 && length > this.#maxChars;
+    write(count, this.#maxChars ? `${length} / ${this.#maxChars}` : String(length));
+    count.classList.toggle('over', isOver);
+    persona.setAttribute('aria-invalid', String(isOver));
     for (const button of presets.querySelectorAll('button')) {
       button.setAttribute('aria-pressed', String(button.dataset.text === persona.value));
     }

@@ -61,6 +61,39 @@ export function writeAddress({ persona, voice, seed, sampling }, hash = '') {
 }
 
 /**
+ * An address that brings a set-up back; whoever opens it needs a key of his own.
+ *
+ * @param {Setup} setup
+ * @param {Pick<Location, 'origin' | 'pathname' | 'search' | 'hash'>} location
+ */
+export function link(setup, { origin, pathname, search, hash }) {
+  const fields = new URLSearchParams(hash.replace(/^#/, ''));
+  fields.delete('token');
+  return origin + pathname + search + writeAddress(setup, fields.toString());
+}
+
+/**
+ * What of a set-up a server cannot do.
+ *
+ * @param {Setup} setup
+ * @param {Pick<import('../client/api.js').EngineInfo, 'voices' | 'sampling'>} engine
+ * @returns {{voice: string, numbers: boolean}} `voice`: one that it does not have, or ''.
+ */
+export function missing({ voice, seed, sampling }, { voices, sampling: settings }) {
+  const hasNumbers = [seed, ...Object.values(sampling)].some((typed) => typed !== '');
+  return { voice: voices.includes(voice) ? '' : voice, numbers: hasNumbers && !settings };
+}
+
+/**
+ * How long a persona is, as it is sent and as the server counts it.
+ *
+ * @param {string} persona
+ */
+export function chars(persona) {
+  return [...persona.trim()].length;
+}
+
+/**
  * @param {string} typed
  * @param {Range} range
  * @returns {number | null} Null where it is no number of this range.

@@ -11,6 +11,8 @@ import { loudness } from './levels.js';
 /** As often as the levels are read. */
 export const COLUMN_MS = 100;
 export const SPAN_MS = 30_000;
+/** Of a narrower picture half is enough. */
+export const NARROW_PX = 440;
 /** A level stands for so long when the next one is late. */
 const COAST_COLUMNS = 3;
 
@@ -85,6 +87,36 @@ export class Timeline {
   #isBoth(startMs) {
     return this.#moments.some((moment) => startMs + COLUMN_MS > moment.startMs && startMs < (moment.endMs ?? Infinity));
   }
+}
+
+/**
+ * How much of it a picture has room for, and which part of the example holds all that it is to show.
+ *
+ * @param {number} width Pixels.
+ */
+export function excerpt(width) {
+  return width < NARROW_PX ? { spanMs: SPAN_MS / 2, exampleEndMs: 25_500 } : { spanMs: SPAN_MS, exampleEndMs: SPAN_MS };
+}
+
+/**
+ * Where marks stand in a picture, and their names. What has begun left of it is not named: its name would stand at
+ * somebody else's mark.
+ *
+ * @param {Moment[]} marks The oldest first.
+ * @param {{width: number, toX: (ms: number) => number, textWidth: (mark: Moment) => number}} picture Pixels.
+ * @returns {{mark: Moment, x: number, textX: number | null}[]} `textX` null where there is no room for the name.
+ */
+export function labels(marks, { width, toX, textWidth }) {
+  /** Where the last name of each side ended. */
+  const endX = { user: -Infinity, agent: -Infinity };
+  const seen = marks.map((mark) => ({ mark, x: toX(mark.startMs) })).filter(({ x }) => x >= 0 && x <= width);
+  return seen.map(({ mark, x }) => {
+    const wide = textWidth(mark);
+    const textX = Math.min(Math.max(x - 4, 2), width - wide - 2);
+    if (textX < endX[mark.by]) return { mark, x, textX: null };
+    endX[mark.by] = textX + wide + 8;
+    return { mark, x, textX };
+  });
 }
 
 /**

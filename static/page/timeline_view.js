@@ -1,6 +1,6 @@
 import { strings } from './language.js';
-import { COLUMN_MS, SPAN_MS, Timeline, example } from './timeline.js';
-import { TurnTaking } from './turntaking.js';
+import { COLUMN_MS, SPAN_MS, Timeline, example, excerpt, labels } from './timeline.js';
+import { NONE, TurnTaking } from './turntaking.js';
 
 /**
  * The picture of both voices: you above the line, the agent below it, where both speak at once in a third colour. Time
@@ -15,8 +15,6 @@ import { TurnTaking } from './turntaking.js';
 
 /** The right edge is a little in the past, so that the newest column is there when it comes in sight. */
 const BEHIND_MS = 200;
-/** Of a narrow picture half is enough. */
-const NARROW_PX = 440;
 const LABEL_EVERY_MS = 4_000;
 const CALM_EVERY_MS = 1_000;
 const FAINT = 0.5;
@@ -46,7 +44,8 @@ export class TimelineView {
   constructor(elements, conversation) {
     this.#elements = elements;
     this.#conversation = conversation;
-    conversation.on('client', () => this.#begin());
+    conversation.on('fresh', () => (this.#turns = this.#newTurns()));
+    conversation.on('client', () => this.#begin(this.#turns.counts));
     conversation.on('levels', (levels) => {
       this.#timeline.levels(levels);
       this.#turns.levels(levels);
@@ -68,17 +67,31 @@ export class TimelineView {
     else if (event.type === 'response.cancelled') this.#turns.cancelled(event, nowMs);
   }
 
-  #newTurns() {
-    return new TurnTaking((moment, change) => {
-      this.#timeline.moment(moment, change);
-      this.#tell();
-    });
+  /** What has happened so far in the conversation, for a page that goes on with it. */
+  get counts() {
+    return this.#turns.counts;
   }
 
-  #begin() {
+  /** An earlier page has counted. @param {typeof NONE} [counts] */
+  goOn(counts) {
+    this.#turns = this.#newTurns(counts);
+    this.#labelledAtMs = -Infinity;
+    this.#tell();
+  }
+
+  #newTurns(counts = NONE) {
+    const onMoment = (/** @type {import('./turntaking.js').Moment} */ moment, /** @type {'began' | 'changed' | 'removed'} */ change) => {
+      this.#timeline.moment(moment, change);
+      this.#tell();
+    };
+    return new TurnTaking(onMoment, counts);
+  }
+
+  /** @param {typeof NONE} counts */
+  #begin(counts) {
     this.#example = null;
     this.#timeline.clear();
-    this.#turns = this.#newTurns();
+    this.#turns = this.#newTurns(counts);
     this.#elements.about.hidden = true;
     this.#elements.counts.hidden = false;
     this.#elements.figure.dataset.example = 'false';
@@ -139,9 +152,9 @@ export class TimelineView {
     this.#drawnAtMs = performance.now();
     const timeline = this.#example ?? this.#timeline;
     const isMoving = this.#conversation.call.isActive;
-    const rightMs = this.#example ? SPAN_MS : isMoving ? this.#drawnAtMs - BEHIND_MS : this.#endedMs;
-    const shownMs = width < NARROW_PX ? SPAN_MS / 2 : SPAN_MS;
-    const toX = (/** @type {number} */ ms) => width - ((rightMs - ms) / shownMs) * width;
+    const { spanMs, exampleEndMs } = excerpt(width);
+    const rightMs = this.#example ? exampleEndMs : isMoving ? this.#drawnAtMs - BEHIND_MS : this.#endedMs;
+    const toX = (/** @type {number} */ ms) => width - ((rightMs - ms) / spanMs) * width;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.globalAlpha = this.#example ? FAINT : 1;
@@ -188,22 +201,16 @@ export class TimelineView {
     context.textBaseline = 'middle';
     context.direction = 'inherit';
     context.textAlign = 'left';
-    /** Where the last label of each side ended. */
-    const endX = { user: -Infinity, agent: -Infinity };
-    for (const { kind, by, startMs } of timeline.marks()) {
-      const x = toX(startMs);
-      if (kind === 'overlap' || x < -width / 4 || x > width) continue;
-      const text = strings.timeline.marks[kind];
-      const textWidth = context.measureText(text).width;
-      const y = by === 'user' ? FONT_PX / 2 + 1 : height - FONT_PX / 2 - 1;
+    /** @type {Record<string, string>} */
+    const names = strings.timeline.marks;
+    const textWidth = (/** @type {{kind: string}} */ { kind }) => context.measureText(names[kind]).width;
+    for (const { mark, x, textX } of labels(timeline.marks(), { width, toX, textWidth })) {
+      const isAbove = mark.by === 'user';
       context.fillStyle = overlap;
-      const stem = by === 'user' ? [FONT_PX + 3, height / 2 - FONT_PX - 3] : [height / 2, height / 2 - FONT_PX - 3];
-      context.fillRect(x - 0.5, stem[0], 1.5, stem[1]);
-      const textX = Math.min(Math.max(x - 4, 2), width - textWidth - 2);
-      if (textX < endX[by]) continue;
-      endX[by] = textX + textWidth + 8;
+      context.fillRect(x - 0.5, isAbove ? FONT_PX + 3 : height / 2, 1.5, height / 2 - FONT_PX - 3);
+      if (textX === null) continue;
       context.fillStyle = ink;
-      context.fillText(text, textX, y);
+      context.fillText(names[mark.kind], textX, isAbove ? FONT_PX / 2 + 1 : height - FONT_PX / 2 - 1);
     }
   }
 }

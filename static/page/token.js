@@ -1,3 +1,5 @@
+import { isSendable } from '../client/api.js';
+
 /**
  * The API key of a link such as `https://host/#token=...`. A fragment is never sent to a server and so never logged.
  */
@@ -19,8 +21,17 @@ export function takeToken(location, history, storage) {
   fragment.delete('token');
   const rest = fragment.toString();
   history.replaceState(null, '', location.pathname + location.search + (rest ? `#${rest}` : ''));
-  attempt(() => storage?.setItem(STORAGE_KEY, token));
+  if (isSendable(token)) attempt(() => storage?.setItem(STORAGE_KEY, token)); // else the next visit may know better
   return token;
+}
+
+/**
+ * Whether a key has come into the address of a page that is open: it is to be loaded with it.
+ *
+ * @param {string} hash
+ */
+export function holdsToken(hash) {
+  return new URLSearchParams(hash.replace(/^#/, '')).has('token');
 }
 
 /**

@@ -1,3 +1,4 @@
+import { EndInSight } from './end_in_sight.js';
 import { strings } from './language.js';
 import { clock, spokeFor } from './messages.js';
 
@@ -5,7 +6,6 @@ import { clock, spokeFor } from './messages.js';
  * @typedef {import('../client/transcript.js').Turn} Turn
  */
 
-const NEAR_END_PX = 80;
 /** A word that is followed by none settles after this. */
 const LIT_MS = 900;
 
@@ -16,11 +16,12 @@ export class TranscriptView {
   #empty;
   /** @type {Map<number, HTMLElement>} */
   #items = new Map();
+  /** Turns carry the time since then. */
   #beganMs = 0;
-  /** Is the end in sight? Then it stays so, whatever is added or however the page is turned. */
-  #follows = true;
-  /** Of the list, when its end was last brought into sight. */
-  #size = '';
+  #end;
+  /** How many turns are not shown any more, and the line that says so. */
+  #left = 0;
+  #leftItem = element('li', 'turns-left');
   /** The word that is being heard. @type {Element | null} */
   #lit = null;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -37,51 +38,44 @@ export class TranscriptView {
     this.#list = list;
     this.#announcer = announcer;
     this.#empty = empty;
-    list.addEventListener('scroll', () => {
-      if (list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END_PX) this.#follows = true;
-      else if (this.#size === size(list)) this.#follows = false; // else it is the list that has moved, not the person
-    });
+    this.#end = new EndInSight(list);
+    conversation.on('fresh', () => this.#clear());
+    conversation.on('began', (atMs) => (this.#beganMs = atMs));
+    conversation.on('left', (turns) => this.#tellLeft(turns));
     conversation.on('turn', (turn, change) => this.update(turn, change));
-    conversation.on('state', () => {
-      const { phase, durationMs } = conversation.call;
-      if (phase === 'live') this.began(performance.now() - (durationMs ?? 0));
-    });
-    new ResizeObserver(() => this.#follow()).observe(list);
   }
 
-  /** Turns carry the time since then. @param {number} nowMs */
-  began(nowMs) {
-    this.#beganMs = nowMs;
-  }
-
-  /** A new call begins. */
-  clear() {
+  #clear() {
     this.#list.replaceChildren();
     this.#announcer.replaceChildren();
     this.#items.clear();
-    this.#follows = true;
+    this.#left = 0;
+    this.#end.restart();
     this.#empty.hidden = false;
   }
 
   /**
    * @param {Turn} turn
-   * @param {'changed' | 'final' | 'removed'} change
+   * @param {import('../client/transcript.js').TurnChange} change
    */
   update(turn, change) {
-    if (change === 'removed') {
+    if (change === 'removed' || change === 'left') {
       this.#items.get(turn.id)?.remove();
       this.#items.delete(turn.id);
+      if (change === 'left') this.#tellLeft(this.#left + 1);
     } else {
       this.#draw(this.#items.get(turn.id) ?? this.#append(turn), turn);
       if (change === 'final') this.#announce(turn);
     }
     this.#empty.hidden = this.#items.size > 0;
-    this.#follow();
+    this.#end.follow();
   }
 
-  #follow() {
-    this.#size = size(this.#list);
-    if (this.#follows) this.#list.scrollTop = this.#list.scrollHeight;
+  /** @param {number} turns */
+  #tellLeft(turns) {
+    this.#left = turns;
+    this.#leftItem.textContent = strings.transcript.left(turns);
+    if (!this.#leftItem.isConnected) this.#list.prepend(this.#leftItem);
   }
 
   /** @param {Turn} turn */
@@ -137,11 +131,6 @@ export class TranscriptView {
     this.#announcer.append(element('p', '', strings.transcript.said(who(turn), text + note)));
     if (this.#announcer.childElementCount > 3) this.#announcer.firstElementChild?.remove();
   }
-}
-
-/** @param {HTMLElement} list */
-function size({ clientWidth, clientHeight }) {
-  return `${clientWidth}x${clientHeight}`;
 }
 
 /** @param {Turn} turn */

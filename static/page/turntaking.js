@@ -47,8 +47,11 @@ const FLOOR_MS = 700;
 /** Somebody who goes on for so long after a remark was not stopped by it. */
 const WENT_ON_MS = 450;
 
+/** @type {Record<Kind, number>} */
+export const NONE = { overlap: 0, backchannel: 0, interruption: 0 };
+
 export class TurnTaking {
-  counts = { overlap: 0, backchannel: 0, interruption: 0 };
+  counts;
   #nextId = 1;
   /** @type {Record<Side, Speech | null>} */
   #speech = { user: null, agent: null };
@@ -65,14 +68,13 @@ export class TurnTaking {
   #told = { bargeInMs: -Infinity, cancelledMs: -Infinity };
   #onMoment;
 
-  /** @param {(moment: Moment, change: 'began' | 'changed' | 'removed') => void} [onMoment] */
-  constructor(onMoment = () => {}) {
+  /**
+   * @param {(moment: Moment, change: 'began' | 'changed' | 'removed') => void} [onMoment]
+   * @param {Record<Kind, number>} [counts] Of the same conversation so far.
+   */
+  constructor(onMoment = () => {}, counts = NONE) {
     this.#onMoment = onMoment;
-  }
-
-  /** Whether both speak right now. */
-  get isOverlapping() {
-    return this.#both !== null;
+    this.counts = { ...counts };
   }
 
   /**

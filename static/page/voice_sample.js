@@ -1,4 +1,5 @@
 import { CallError } from '../client/errors.js';
+import { Clip } from './clip.js';
 import { strings } from './language.js';
 import * as messages from './messages.js';
 
@@ -11,22 +12,27 @@ export class VoiceSample {
   #notices;
   /** Paths by voice. @type {Record<string, string>} */
   #samples = {};
-  #audio = new Audio();
-  #isPlaying = false;
+  #clip;
+  /** Told from a press before it; null while nothing is to be heard. @type {object | null} */
+  #press = null;
 
   /**
    * @param {{button: HTMLButtonElement, label: HTMLElement, voice: HTMLSelectElement}} elements
-   * @param {{api: import('../client/api.js').Api, notices: import('./notices.js').Notices, conversation: import('./conversation.js').Conversation}} parts
+   * @param {object} parts
+   * @param {Pick<import('../client/api.js').Api, 'blob'>} parts.api
+   * @param {Pick<import('./notices.js').Notices, 'show'>} parts.notices
+   * @param {import('./conversation.js').Conversation} parts.conversation
+   * @param {(onEnd: () => void) => Pick<Clip, 'unlock' | 'play' | 'stop'>} parts.makeClip
    */
-  constructor({ button, label, voice }, { api, notices, conversation }) {
+  constructor({ button, label, voice }, { api, notices, conversation, makeClip }) {
     this.#button = button;
     this.#label = label;
     this.#voice = voice;
     this.#api = api;
     this.#notices = notices;
-    button.addEventListener('click', () => (this.#isPlaying ? this.#stop() : this.#play()));
+    this.#clip = makeClip(() => this.#stop());
+    button.addEventListener('click', () => (this.#press ? this.#stop() : this.#play()));
     voice.addEventListener('change', () => this.#stop());
-    this.#audio.addEventListener('ended', () => this.#stop());
     conversation.on('state', () => conversation.call.isActive && this.#stop()); // the agent would hear it
     this.#draw();
   }
@@ -40,33 +46,31 @@ export class VoiceSample {
   async #play() {
     const path = this.#samples[this.#voice.value];
     if (!path) return;
-    this.#isPlaying = true;
+    const press = {};
+    this.#press = press;
     this.#draw();
-    const { value } = this.#voice;
+    this.#clip.unlock();
     try {
       // Not by the element itself, which cannot send the key.
       const sample = await this.#api.blob(path);
-      if (!this.#isPlaying || value !== this.#voice.value) return;
-      this.#audio.src = URL.createObjectURL(sample);
-      await this.#audio.play();
+      if (press === this.#press) await this.#clip.play(sample);
     } catch (error) {
-      if (!this.#isPlaying) return; // stopped meanwhile, which is what rejects `play`
+      if (press !== this.#press) return; // stopped meanwhile, which is what rejects `play`
       this.#stop();
-      this.#notices.show(messages.trouble(error instanceof CallError ? error : { message: String(error) }), 'error');
+      const problem = error instanceof CallError ? error : new CallError('failed', String(error));
+      this.#notices.show(messages.trouble(problem), messages.kindOf(problem));
     }
   }
 
   #stop() {
-    this.#isPlaying = false;
-    this.#audio.pause();
-    if (this.#audio.src) URL.revokeObjectURL(this.#audio.src);
-    this.#audio.removeAttribute('src');
+    this.#press = null;
+    this.#clip.stop();
     this.#draw();
   }
 
   #draw() {
     this.#button.hidden = !Object.hasOwn(this.#samples, this.#voice.value);
-    this.#button.setAttribute('aria-pressed', String(this.#isPlaying));
-    this.#label.textContent = this.#isPlaying ? strings.voiceSample.stop : strings.voiceSample.play;
+    this.#button.setAttribute('aria-pressed', String(this.#press !== null));
+    this.#label.textContent = this.#press ? strings.voiceSample.stop : strings.voiceSample.play;
   }
 }

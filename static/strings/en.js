@@ -34,7 +34,8 @@ export default {
     devicesAsk: 'Choose microphone and speaker',
     microphone: 'Microphone',
     speaker: 'Speaker',
-    timelineAbout: 'No turns here: hum along, talk over it, cut in. This picture shows both voices at once.',
+    timelineAbout: 'No turns here: hum along (a backchannel), talk over it, cut in. This picture shows both voices at once.',
+    timelineTerms: 'Overlap: both speak at once. Backchannel: a short “mm-hm”, and the other goes on. Interruption: the other falls silent.',
     timelineBoth: 'Both at once',
     prefill: 'The agent reads its persona',
     selfTest: 'Test sound and network',
@@ -71,7 +72,9 @@ export default {
   resuming: 'Taking your call up where the page left it.',
   mute: 'Mute',
   unmute: 'Unmute',
-  muted: 'You are muted: the agent hears silence.',
+  /** @type {Message} */
+  muted: { title: 'Muted', text: 'You are muted: the agent hears silence.' },
+  stillTrying: 'The server takes its time to answer. Still trying.',
   preparing: (/** @type {number} */ percent) => `The agent reads its persona: ${percent} %.`,
   queued: (/** @type {number} */ position) => `All lines are in use. You are number ${position} in the queue.`,
   /** @type {(why: string, seconds: number) => Message} */
@@ -117,7 +120,7 @@ export default {
     },
     sound_blocked: {
       title: 'The browser holds back the sound',
-      text: 'Click or tap anywhere on the page to hear the agent.',
+      text: 'Click or tap anywhere on the page, or press a key, to hear the agent.',
     },
     server_unreachable: {
       title: 'The server does not answer',
@@ -190,6 +193,15 @@ export default {
 
   microphone: {
     again: 'Use the microphone',
+    /** It was asked for, in vain. By code. @type {Record<string, string>} */
+    still: {
+      microphone_missing: 'Still no microphone found',
+      microphone_busy: 'The microphone is still in use',
+      microphone_denied: 'The microphone is still blocked',
+      microphone_blocked_by_system: 'Your system still blocks the microphone',
+      microphone_failed: 'The microphone still does not start',
+    },
+    busy: 'Another program holds it, and the agent hears silence. Close that program, then press the button below.',
     denied: 'The agent hears silence. Allow the microphone for this page, then press the button below.',
     lost: { title: 'The microphone is gone', text: 'It was unplugged or taken away, and the agent hears silence. Connect it again, then press the button below.' },
     interrupted: {
@@ -200,6 +212,7 @@ export default {
 
   transcript: {
     interrupted: 'interrupted',
+    left: (/** @type {number} */ turns) => `${turns === 1 ? 'One earlier turn is' : `${turns} earlier turns are`} not shown any more.`,
     spokeFor: (/** @type {number} */ seconds) => `spoke for ${seconds.toFixed(1)} s`,
     /** For screen readers. */
     said: (/** @type {string} */ who, /** @type {string} */ words) => `${who}: ${words}`,
@@ -227,6 +240,8 @@ export default {
     back: (/** @type {string} */ name) => `${name} is back and in use.`,
     failed: (/** @type {string} */ name) => `${name} could not be used: another program may hold it.`,
     /** The browser has a list of its own. */
+    forgotten: (/** @type {string} */ name) =>
+      `The browser did not give ${name} back, and the default is used: choose it again in the list of speakers.`,
     chooseSpeaker: 'Choose a speaker…',
     notChosen: {
       declined: 'No speaker was chosen, and the sound goes where it went.',
@@ -238,6 +253,15 @@ export default {
     open: 'M mutes. Hold Space to mute for a moment.',
     muted: 'M unmutes. Hold Space to talk.',
   },
+
+  /** What the server cannot do of a link or of what was chosen at the last visit. */
+  noVoice: (/** @type {string} */ wanted, /** @type {string} */ used) => `This server has no voice ${wanted}: ${used} is used.`,
+  noNumbers: 'This agent takes no seed and no sampling: those of the link are not used.',
+  /** @type {(chars: number, most: number) => Message} */
+  personaTooLong: (chars, most) => ({
+    title: 'The persona is too long',
+    text: `It has ${chars} characters, and the agent takes ${most} at most. Make it shorter and press the button again.`,
+  }),
 
   voiceSample: { play: 'Listen', stop: 'Stop' },
   advanced: {
@@ -272,13 +296,14 @@ export default {
   },
   redial: {
     waiting: 'As soon as the server answers again, the page makes a new call by itself.',
+    busy: 'The server is back. When you leave the set-up and the sound test, the page makes a new call by itself.',
     stop: 'Don’t call again',
     /** @type {Message} */
     again: { title: 'Called again', text: 'The server is back. This is a new conversation: the agent does not remember the one before.' },
   },
   link: {
     copied: 'Copied. It holds no key.',
-    byHand: 'The browser gives no clipboard: copy the link beside this.',
+    byHand: 'The browser gives no clipboard: copy the link below.',
   },
 
   timeline: {
@@ -298,8 +323,14 @@ export default {
   keeping: {
     record: 'Record',
     stop: 'Stop recording',
+    /** Before a call. */
+    wanted: 'Will record',
+    wantedAbout: 'The next call is recorded from its beginning.',
+    recording: 'Recording, stereo',
+    recordingOf: (/** @type {number} */ number) => `Recording ${number}, stereo`,
+    /** In the files with the words. */
+    leftOut: (/** @type {number} */ turns) => `${turns === 1 ? 'One earlier turn is' : `${turns} earlier turns are`} not kept.`,
     files: {
-      recording: 'Recording, stereo',
       text: 'Words, as text',
       webvtt: 'Words with times (WebVTT)',
       json: 'All events (JSON)',
@@ -323,6 +354,10 @@ export default {
     percent: (/** @type {string} */ figure) => `${figure} %`,
   },
 
+  noAnswer: 'no answer',
+  serverBack: 'The server answers again. Press the button to try again.',
+  /** What an engine is, where it is no model to show. By its name. @type {Record<string, string>} */
+  engineKinds: { cascade: 'demo', echo: 'test' },
   free: 'free',
   inCall: 'in a call',
   slotsFree: (/** @type {number} */ free, /** @type {number} */ total) => `${free} of ${total} free`,

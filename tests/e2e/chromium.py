@@ -6,6 +6,7 @@ answers every prompt; sound needs a real click, as everywhere.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -27,6 +28,7 @@ _FLAGS = (
     "--disable-sync",
 )
 TIMEOUT_MS = 15_000
+START_WITHIN_S = 30.0
 
 
 class Chromium:
@@ -77,24 +79,76 @@ async def running_chromium(
     """
     if EXECUTABLE is None:
         pytest.skip("no Chromium here: apt-get install chromium")
-    flags = [*_FLAGS, *flags]
-    if microphone is not None:
-        flags += ["--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={microphone}"]
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(
-            profile, executable_path=EXECUTABLE, headless=True, args=flags, viewport={"width": 1280, "height": 900}
+            profile,
+            executable_path=EXECUTABLE,
+            headless=True,
+            args=[*_FLAGS, *_microphone_flags(microphone), *flags],
+            viewport={"width": 1280, "height": 900},
         )
         try:
-            await context.add_init_script(EAR_JS)
-            if allowed:
-                await context.grant_permissions(["microphone"], origin=url)
-            chromium = Chromium(context, url)
-            yield chromium
-            for page in context.pages:
-                with contextlib.suppress(Error):  # a page that has been left, or has no call
-                    await page.evaluate("rtc.client?.close()")
-                await page.goto("about:blank")
-            assert not chromium.complaints(), f"the page misbehaved: {chromium.complaints()}"
+            async with _attended(context, url, allowed) as chromium:
+                yield chromium
         finally:
             await context.close()
             shutil.rmtree(profile, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def running_chromium_with_tabs(profile: Path, url: str, microphone: Path) -> AsyncIterator[Chromium]:
+    """As `running_chromium`, but a tab behind another one, or in a minimized window, is hidden and out of focus.
+
+    Whatever Playwright launches it keeps in sight. So this browser is launched by hand, and Playwright only joins it.
+    """
+    if EXECUTABLE is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    flags = ["--headless", "--remote-debugging-port=0", "--window-size=1280,900", f"--user-data-dir={profile}"]
+    process = await asyncio.create_subprocess_exec(
+        *(EXECUTABLE, *_FLAGS, *_microphone_flags(microphone), *flags, "about:blank"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with async_playwright() as playwright:
+            address = f"http://127.0.0.1:{await _debugging_port(profile)}"
+            browser = await playwright.chromium.connect_over_cdp(address, no_defaults=True)
+            async with _attended(browser.contexts[0], url, allowed=True) as chromium:
+                yield chromium
+            await browser.close()
+    finally:
+        process.terminate()
+        await process.wait()
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def _attended(context: BrowserContext, url: str, allowed: bool) -> AsyncIterator[Chromium]:
+    """The ear in every page, and the complaints at the end."""
+    await context.add_init_script(EAR_JS)
+    if allowed:
+        await context.grant_permissions(["microphone"], origin=url)
+    chromium = Chromium(context, url)
+    yield chromium
+    for page in context.pages:
+        with contextlib.suppress(Error):  # a page that has been left, or has no call
+            await page.evaluate("rtc.client?.close()")
+        await page.goto("about:blank")
+    assert not chromium.complaints(), f"the page misbehaved: {chromium.complaints()}"
+
+
+def _microphone_flags(microphone: Path | None) -> list[str]:
+    if microphone is None:
+        return []
+    return ["--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={microphone}"]
+
+
+async def _debugging_port(profile: Path) -> int:
+    """Chromium writes the port that it chose into its profile."""
+    deadline = asyncio.get_running_loop().time() + START_WITHIN_S
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            return int((profile / "DevToolsActivePort").read_text().splitlines()[0])
+        assert asyncio.get_running_loop().time() < deadline, f"Chromium did not start within {START_WITHIN_S} s"
+        await asyncio.sleep(0.1)

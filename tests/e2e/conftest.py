@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import expect
 
 from tests.e2e.aiortc_client import AiortcClient
-from tests.e2e.chromium import Chromium, running_chromium
+from tests.e2e.chromium import TIMEOUT_MS, Chromium, running_chromium, running_chromium_with_tabs
 from tests.e2e.firefox import Firefox, running_firefox
 from tests.e2e.server import ServerProcess, running_server
 from tests.e2e.speech import Pcm
+
+expect.set_options(timeout=TIMEOUT_MS)
 
 Serve = Callable[..., Awaitable[ServerProcess]]
 OpenChromium = Callable[..., Awaitable[Chromium]]
@@ -60,6 +63,18 @@ async def open_chromium(tmp_path: Path, serve: Serve) -> AsyncIterator[OpenChrom
             server: ServerProcess, microphone: Path | None = None, allowed: bool = True, url: str = ""
         ) -> Chromium:
             browser = running_chromium(next(profiles), url or server.url, microphone=microphone, allowed=allowed)
+            return await stack.enter_async_context(browser)
+
+        yield start
+
+
+@pytest_asyncio.fixture
+async def open_chromium_with_tabs(tmp_path: Path, serve: Serve) -> AsyncIterator[OpenChromium]:
+    """``await open_chromium_with_tabs(server, wav)``: one in which a page can be hidden."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(server: ServerProcess, microphone: Path) -> Chromium:
+            browser = running_chromium_with_tabs(tmp_path / "chromium-tabs", server.url, microphone)
             return await stack.enter_async_context(browser)
 
         yield start

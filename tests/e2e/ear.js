@@ -60,12 +60,13 @@
   const devices = navigator.mediaDevices;
   if (!devices) return;
   const getUserMedia = devices.getUserMedia.bind(devices);
-  devices.getUserMedia = async (constraints) => {
-    const stream = await getUserMedia(constraints);
+  /** What a microphone gives from now on. */
+  ear.hearUser = (stream) => {
     for (const track of stream.getAudioTracks()) {
       ear.microphones.push(track);
       record(track, ear.user);
     }
     return stream;
   };
+  devices.getUserMedia = async (constraints) => ear.hearUser(await getUserMedia(constraints));
 })();

@@ -99,12 +99,16 @@ async def heard_by(page: Page, side: str = "agent") -> Recording:
     return Recording(pcm, int(dump["rate"]), dump["startMs"] / 1000)
 
 
-async def wait_heard(page: Page, *, sound: bool, within_s: float = 12.0) -> None:
-    """Until the last second of what a page heard holds speech, or nothing at all."""
+async def wait_heard(page: Page, *, sound: bool, since_s: float | None = None, within_s: float = 12.0) -> None:
+    """Until the last second of what a page heard holds speech, or nothing at all.
+
+    With `since_s`, on the page's clock, any second since then will do: speech that is short may be over when we look.
+    """
     deadline = asyncio.get_running_loop().time() + within_s
     while True:
         heard = await heard_by(page)
-        level = heard.between(heard.end_s - 1.0, heard.end_s).loudness()
+        since = heard.between(heard.end_s - 1.0 if since_s is None else since_s, heard.end_s)
+        level = float(max(since.envelope(1.0), default=since.loudness()))
         if level > SPEECH_RMS if sound else level < SILENCE_RMS:
             return
         assert asyncio.get_running_loop().time() < deadline, f"still a level of {level:.4f} after {within_s} s"

@@ -12,6 +12,19 @@ from tests.e2e.listen import plain
 
 LIVE_STATES = "listening|hearing|speaking|interrupted"
 CONNECT_MS = 15_000
+WATCH_STATES_JS = """(() => {
+  window.states = [document.body.dataset.state];
+  new MutationObserver(() => states.push(document.body.dataset.state)).observe(document.body, {
+    attributes: true, attributeFilter: ['data-state'],
+  });
+})()"""
+"""Every state that the page comes to from now on, however short it is seen, in `states`."""
+ASKED_AGAIN_JS = """(() => {
+  const asked = performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname);
+  const isPath = (path) => path === '/v1/sessions' || path.startsWith('/v1/sessions/');
+  return asked.filter(isPath).slice(1).map((path) => (path === '/v1/sessions' ? 'resume' : 'restart'));
+})()"""
+"""What the page has asked the server for since it has its call, in order."""
 
 
 @dataclass(frozen=True, slots=True)

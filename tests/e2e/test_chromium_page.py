@@ -11,12 +11,14 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.e2e.conftest import OpenChromium, Serve
-from tests.e2e.listen import SPEECH_RMS, heard_by, share_of, wait_heard
+from tests.e2e.listen import heard_by, share_of, wait_heard
 from tests.e2e.page import TalkPage
 from tests.e2e.speech import chatter, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
 
+MOST_LOST = 0.02
+"""On loopback, where only a machine that is too busy loses a packet."""
 REFUSED = "status of 503"
 """What Chromium logs when a server is full."""
 
@@ -41,12 +43,12 @@ async def test_one_click_starts_the_call_and_its_sound(
     )
     assert not audio["paused"] and not audio["muted"] and audio["volume"] == 1
     assert audio["currentTime"] > 0.5
-    assert (await heard_by(talk.page)).loudness() > SPEECH_RMS
+    await wait_heard(talk.page, sound=True, since_s=0)
     assert await server.slots_in_use() == 1
     await expect(talk.page.locator("#latency")).to_contain_text(re.compile(r"\d+ ms"))
     stats = await talk.page.evaluate("ear.stats()")
-    assert stats["inbound-rtp"]["packetsLost"] == 0
     assert stats["inbound-rtp"]["packetsReceived"] > 50
+    assert stats["inbound-rtp"]["packetsLost"] < MOST_LOST * stats["inbound-rtp"]["packetsReceived"]
 
 
 async def test_mute_silences_the_user_and_nothing_else(
@@ -76,7 +78,7 @@ async def test_a_call_can_be_ended_and_started_again_by_keyboard(
         await talk.page.wait_for_selector("#transcript .turn.user", state="attached")
         await press()
         await talk.wait_state("ended")
-        await server.wait_slots_in_use(0, within_s=5)
+        await server.wait_slots_in_use(0)
         assert await talk.page.evaluate("ear.microphones.map(track => track.readyState)") == ["ended"] * calls
         assert await talk.page.evaluate("ear.peers.map(peer => peer.signalingState)") == ["closed"] * calls
     await expect(talk.error).to_be_empty()
@@ -97,7 +99,7 @@ async def test_a_page_that_goes_away_and_stays_away_frees_its_slot_and_the_next_
                 await talk.page.close(run_before_unload=True)  # as the cross on the tab does
         case "leave":
             await talk.page.goto("about:blank")
-    await server.wait_slots_in_use(0, within_s=6)
+    await server.wait_slots_in_use(0)
     talk = TalkPage(await chromium.open())
     await talk.start()
     assert await server.slots_in_use() == 1
@@ -118,7 +120,7 @@ async def test_a_full_server_says_so_and_the_person_can_try_again(
     await first.wait_live()
 
     await first.end()
-    await server.wait_slots_in_use(0, within_s=5)
+    await server.wait_slots_in_use(0)
     await second.start()
     await expect(second.error).to_be_empty()
     await second.end()
@@ -162,8 +164,8 @@ async def test_a_server_that_stops_is_told_to_the_person(
     talk = TalkPage(await chromium.open())
     await talk.start()
     assert await server.stop() == 0
-    await talk.wait_state("ended", 5_000)
-    await talk.expect_error("The server")
+    await talk.wait_state("ended")
+    await talk.expect_error("The server goes down")
 
 
 async def test_a_caller_without_a_microphone_listens(serve: Serve, open_chromium: OpenChromium) -> None:
@@ -180,7 +182,8 @@ async def test_a_caller_without_a_microphone_listens(serve: Serve, open_chromium
             await caller.connect({ microphone: null });
         }"""
     )
-    await asyncio.sleep(6)
-    assert share_of("I'm the demo voice. Ask me the time", (await heard_by(page)).words()) > 0.5
+    async with asyncio.timeout(20):
+        while share_of("I'm the demo voice. Ask me the time", (await heard_by(page)).words()) <= 0.5:
+            await asyncio.sleep(1)
     await page.evaluate("caller.close()")
-    await server.wait_slots_in_use(0, within_s=5)
+    await server.wait_slots_in_use(0)

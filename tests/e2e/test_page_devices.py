@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.e2e.conftest import OpenChromium, OpenFirefox
-from tests.e2e.listen import wait_heard
+from tests.e2e.listen import heard_by, wait_heard
 from tests.e2e.page import TalkPage
 from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, silence, write_microphone
@@ -70,10 +70,11 @@ async def test_another_microphone_takes_over_in_the_middle_of_a_call_and_is_reme
     await expect(microphones_picker.locator("option")).to_have_text(names)
     await talk.start()
     session = await page.evaluate("rtc.client.sessionId")
-    await wait_heard(page, sound=True)
+    await wait_heard(page, sound=True, since_s=0)
     await wait_heard(page, sound=False)
+    silent_s = (await heard_by(page)).end_s
     await microphones_picker.select_option(label=OTHER)
-    await wait_heard(page, sound=True)
+    await wait_heard(page, sound=True, since_s=silent_s)
 
     opened = await microphones(page)
     assert [is_open for _, is_open in opened] == [False, True]
@@ -188,6 +189,75 @@ async def test_speakers_are_offered_as_the_browser_can_use_them(
     await expect(speakers).to_be_hidden()
 
 
+FORGETFUL_JS = """(() => {
+  const devices = navigator.mediaDevices;
+  if (!devices) return;
+  const all = devices.enumerateDevices.bind(devices);
+  const given = new Set();
+  Object.assign(window, { asked: [], person: 'agrees' });
+  devices.enumerateDevices = async () =>
+    (await all()).filter(({ kind, deviceId }) => kind !== 'audiooutput' || given.has(deviceId));
+  devices.selectAudioOutput = async ({ deviceId = '' } = {}) => {
+    asked.push(deviceId);
+    if (!navigator.userActivation.isActive) throw new DOMException('', 'InvalidStateError');
+    if (person === 'hesitates') await new Promise(() => {});
+    const wanted = (device) => (deviceId ? device.deviceId === deviceId : device.label === 'Fake Audio Output 1');
+    const found = (await all()).find((device) => device.kind === 'audiooutput' && wanted(device));
+    if (!found || person === 'declines') throw new DOMException('', 'NotAllowedError');
+    given.add(found.deviceId);
+    return found;
+  };
+})()"""
+"""As in Firefox: no speaker is listed before it was given out since the page was loaded, which needs a gesture."""
+
+
+async def test_a_speaker_that_the_browser_lists_only_when_asked_for_it_is_used_again_by_the_next_visit(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    microphone = write_microphone(tmp_path / "microphone.wav", chatter(30), pad_s=0)
+    chromium = await open_chromium(shared_echo, microphone)
+    await chromium.context.add_init_script(FORGETFUL_JS)
+    talk = TalkPage(await chromium.open())
+    page, speakers, told = talk.page, picker(talk.page, "Speaker"), talk.page.locator("#devices-told")
+    sink = "document.querySelector('audio').sinkId"
+    await speakers.select_option(label="Choose a speaker…")
+    await expect(page.locator("audio")).not_to_have_js_property("sinkId", "")
+    box = await page.evaluate(sink)
+    assert await page.evaluate("asked") == [""]
+
+    await page.reload()
+    await expect(speakers).to_be_visible()
+    assert await chosen(page, "Speaker") == "Default speaker"
+    await talk.start()
+    assert await page.evaluate("asked") == [box]
+    await expect(page.locator("audio")).to_have_js_property("sinkId", box)
+    assert await chosen(page, "Speaker") == BOX
+    await expect(told).to_have_text(f"{BOX} is back and in use.")
+    await wait_heard(page, sound=True)
+    await talk.end()
+    await talk.start()
+    assert await page.evaluate("asked") == [box], "it is listed now"
+    assert await page.evaluate(sink) == box
+    await talk.end()
+
+    for person in ("declines", "hesitates"):
+        await page.reload()
+        await expect(speakers).to_be_visible()
+        await page.evaluate("person => void Object.assign(window, { person })", person)
+        await talk.start()
+        assert await page.evaluate(sink) == ""
+        if person == "declines":
+            await expect(told).to_contain_text(f"did not give {BOX} back")
+            await expect(told).to_contain_text("choose it again")
+        await talk.end()
+        await talk.start()
+        assert await page.evaluate("asked") == [box], "once is enough"
+        await talk.end()
+    await page.evaluate("void (person = 'agrees')")
+    await speakers.select_option(label="Choose a speaker…")
+    await expect(page.locator("audio")).to_have_js_property("sinkId", box)
+
+
 async def test_space_held_mutes_who_is_open_and_opens_who_is_muted(
     shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
@@ -253,8 +323,9 @@ async def test_whoever_turns_to_another_tab_with_space_held_is_muted_until_they_
     await expect(talk.mute).to_have_attribute("aria-pressed", "false")
     assert not await page.evaluate("rtc.client.muted")
 
-    await go_and_come_back()  # the click that brings the page back is one on Unmute
-    await talk.mute.click()
+    # The click that brings the page back is one on Unmute.
+    await page.evaluate("addEventListener('focus', () => document.querySelector('#mute').click(), { once: true })")
+    await go_and_come_back()
     await page.wait_for_timeout(700)
     await expect(talk.mute).to_have_attribute("aria-pressed", "false")
 
@@ -275,7 +346,7 @@ async def test_whoever_turns_to_another_tab_with_space_held_is_muted_until_they_
 
 
 async def has_focus(page: Page, wanted: bool) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         while await page.evaluate("document.hasFocus()") != wanted:
             await asyncio.sleep(0.05)
 

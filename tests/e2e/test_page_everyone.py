@@ -63,7 +63,7 @@ LATIN_JS = """() => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode())
         if (/[a-z]{2}/i.test(node.data) && !node.parentElement.closest(`noscript, ${foreign}`)) found.push(node.data);
-    for (const element of document.querySelectorAll('[aria-label], [title]'))
+    for (const element of document.querySelectorAll(':is([aria-label], [title]):not(#engine *)'))
         for (const name of ['aria-label', 'title'])
             if (/[a-z]{2}/i.test(element.getAttribute(name) ?? '')) found.push(element.getAttribute(name));
     return found;
@@ -212,6 +212,30 @@ async def test_the_keyboard_alone_reaches_and_works_everything(
     await press("Escape")
     await expect(page.get_by_test_id("keep-text")).to_be_hidden()
     assert await page.evaluate(FOCUSED_JS) == "keep summary"
+
+
+async def test_a_key_that_is_held_presses_once(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
+) -> None:
+    microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
+    talk = await ready(await open_chromium(shared_echo, microphone))
+    keyboard = talk.page.keyboard
+
+    async def hold(button: str) -> None:
+        await talk.page.locator(button).focus()
+        for _ in range(4):  # the first press, and three that repeat it
+            await keyboard.down("Enter")
+        await keyboard.up("Enter")
+
+    await hold("#call")
+    await talk.wait_live()
+    await hold("#mute")
+    await expect(talk.mute).to_have_attribute("aria-pressed", "true")
+    await expect(talk.status).to_have_text("Muted")
+    await hold("#settings > summary")
+    await expect(talk.persona).to_be_visible()
+    await hold("#call")
+    await talk.wait_state("ended")
 
 
 async def test_nothing_moves_for_who_wants_no_motion(

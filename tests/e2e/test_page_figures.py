@@ -19,7 +19,17 @@ from tests.e2e.speech import chatter, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
 
-MOST_APART_MS = 30
+TWOFOLD = 2.0
+"""The two measure at the same time, and the benchmark is a load of its own."""
+SERVER_PARTS = ("Jitter buffer, server", "Engine’s thinking", "Waiting to be sent")
+KEEP_STATS_JS = """() => {
+    window.told = [];
+    const shown = (ms) => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
+    rtc.client.addEventListener('session.stats', ({ detail }) => {
+        told.push([detail.jitter_delay_ms, detail.tick_ms, detail.playout_delay_ms].map(shown));
+    });
+}"""
+"""What the server tells of the `SERVER_PARTS` from now on, as the page writes figures."""
 BENCH_S = 8
 
 
@@ -27,19 +37,25 @@ async def test_the_latency_shown_is_what_the_benchmark_measures(
     shared_echo: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
     """Less what is the browser's own, its jitter buffer and its sound device: the benchmark's client has neither. The
-    page lists both apart, from getStats."""
+    page lists both apart, from getStats. What is the server's is what the server tells, to the digit."""
     microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
     talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
     await talk.start()
     await talk.page.locator("#latency summary").click()
-    await talk.page.wait_for_timeout(3000)
+    await talk.page.evaluate(KEEP_STATS_JS)
+    async with asyncio.timeout(15):
+        while len(await talk.page.evaluate("told")) < 2:
+            await asyncio.sleep(0.1)
+    await talk.page.wait_for_timeout(2000)  # so long a reading may be behind
     measuring = asyncio.create_task(bench(shared_echo.url))
     shown: list[float] = []
     while not measuring.done():
-        shown.append(await shown_ms(talk))
+        parts = await parts_shown(talk)
+        assert [parts[name] for name in SERVER_PARTS] in await talk.page.evaluate("told")
+        shown.append(milliseconds(await talk.page.locator("#latency-figure").inner_text()) - of_browser_ms(parts))
         await asyncio.sleep(1)
     measured = await measuring
-    assert abs(statistics.median(shown) - measured) < MOST_APART_MS, (shown, measured)
+    assert measured / TWOFOLD < statistics.median(shown) < measured * TWOFOLD, (shown, measured)
     await talk.end()
 
 
@@ -54,7 +70,7 @@ async def test_figures_have_a_graph_and_diagnostics_can_be_copied(
     await talk.page.locator("#latency summary").click()
     for figure in ("mouthToEar", "roundTrip", "jitterDelay", "lossUp", "lossDown", "tick"):
         row = talk.page.get_by_test_id(f"figure-{figure}")
-        await expect(row.locator("dd")).to_have_text(re.compile(r"\d"), timeout=8000)
+        await expect(row.locator("dd")).to_have_text(re.compile(r"\d"))
         await expect(row.locator("path")).to_have_attribute("d", re.compile(r"M.*L"))
     await chromium.context.grant_permissions(["microphone", "clipboard-read", "clipboard-write"], origin=chromium.url)
     await talk.page.get_by_role("button", name="Copy diagnostics").click()
@@ -86,13 +102,16 @@ async def test_a_call_that_failed_can_be_described_without_a_clipboard(
     assert any(note["what"].startswith("problem microphone_denied") for note in described["events"])
 
 
-async def shown_ms(talk: TalkPage) -> float:
-    """The page's figure, less what it lists as the browser's."""
-    total = await talk.page.locator("#latency-figure").inner_text()
-    parts = await talk.page.locator("#latency-parts > div").all_inner_texts()
-    of_browser = [part for part in parts if part.startswith(("Jitter buffer, browser", "Sound device"))]
-    assert len(of_browser) == 2
-    return milliseconds(total) - sum(milliseconds(part) for part in of_browser)
+async def parts_shown(talk: TalkPage) -> dict[str, str]:
+    """What the page lists under its figure, all of it from one moment."""
+    parts: list[list[str]] = await talk.page.locator("#latency-parts > div").evaluate_all(
+        "parts => parts.map(({ children }) => [...children].map(({ textContent }) => textContent))"
+    )
+    return dict(parts)
+
+
+def of_browser_ms(parts: dict[str, str]) -> float:
+    return milliseconds(parts["Jitter buffer, browser"]) + milliseconds(parts["Sound device"])
 
 
 def milliseconds(text: str) -> float:

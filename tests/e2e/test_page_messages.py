@@ -42,6 +42,10 @@ MICROPHONES = {
     ("NotFoundError", ""): "No microphone found",
     ("TypeError", ""): "The microphone did not start",
 }
+EXPECTED = ("idle", "time_limit")
+"""Nothing has gone wrong: a hint, and no message."""
+CALLED_AGAIN = ("engine_failed", "engine_lost", "server_stopping", "internal_error")
+"""The page makes a new call by itself, unless it is told not to."""
 LAST_WORDS = {
     "idle": "Nothing was heard for five minutes",
     "time_limit": "The server allows calls of this length",
@@ -153,18 +157,25 @@ async def test_each_way_in_which_a_call_ends(serve: Serve, open_chromium: OpenCh
     # The server has not really ended these calls, and keeps each for a moment.
     server = await serve("echo", len(LAST_WORDS), "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
+    chromium.expected_errors.append("net::ERR_FAILED")
     await chromium.context.add_init_script(REMEMBER_CHANNELS)
     talk = TalkPage(await chromium.open())
     for reason, text in LAST_WORDS.items():
         await talk.start()
         await say(talk, {"type": "session.ending", "in_s": 3, "reason": reason})
         await talk.expect_error("This call is about to end")
+        if reason in CALLED_AGAIN:  # the page is to find no server that it could call
+            await talk.page.route("**/v1/config", lambda route: route.abort())
         await say(talk, {"type": "session.ended", "reason": reason})
         await talk.wait_state("ended")
-        if await talk.page.get_by_role("button", name="Don’t call again").is_visible():
+        if reason in CALLED_AGAIN:
             await talk.page.get_by_role("button", name="Don’t call again").click()
-        shown = talk.page.locator("#error") if await talk.error.inner_text() else talk.page.locator("#hint")
-        await expect(shown).to_contain_text(text)
+        if reason in EXPECTED:
+            await expect(talk.error).to_be_empty()
+        hint_or_error = talk.page.locator("#hint") if reason in EXPECTED else talk.error
+        await expect(hint_or_error).to_be_visible()
+        await expect(hint_or_error).to_contain_text(text)
+        await talk.page.unroute("**/v1/config")
 
 
 async def test_a_server_that_comes_back_is_called_again(
@@ -179,6 +190,35 @@ async def test_a_server_that_comes_back_is_called_again(
     await talk.expect_error("makes a new call by itself")
     await talk.wait_live()
     await talk.expect_error("This is a new conversation")
+    await talk.end()
+
+
+async def test_a_link_whose_key_is_mangled_asks_for_the_whole_link_and_takes_it_in_the_same_tab(
+    shared_echo: ServerProcess, open_chromium: OpenChromium
+) -> None:
+    talk = TalkPage(await (await open_chromium(shared_echo)).open("/#token=%D0%BA%D0%BB%D1%8E%D1%87"))
+    await reads_well(talk, "A key is needed", state="ready")
+    await talk.page.evaluate("location.hash = '#token=a-key-as-keys-are'")
+    await expect(talk.engine).to_have_attribute("data-health", "free")
+    await expect(talk.error).to_be_empty()
+    assert "token" not in talk.page.url
+
+
+async def test_a_microphone_asked_for_in_vain_is_told_again_each_time(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
+    await talk.start()
+    await talk.page.evaluate(
+        "void (navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', 'NotFoundError'); })"
+    )
+    await talk.page.evaluate("ear.microphones[0].stop(); ear.microphones[0].dispatchEvent(new Event('ended'))")
+    await talk.expect_error("The microphone is gone")
+    for _ in range(2):
+        title = await talk.error.locator("strong").element_handle()
+        await talk.page.get_by_role("button", name="Use the microphone").click()
+        await talk.expect_error("Still no microphone found")
+        assert title is not None and not await title.evaluate("(title) => title.isConnected"), "it is read out again"
     await talk.end()
 
 

@@ -16,6 +16,7 @@ from tests.e2e.chromium import Chromium
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
 from tests.e2e.server import ServerProcess
+from tests.e2e.speaking import say, speak_at, take_microphone
 from tests.e2e.speech import clearly, silence, write_microphone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120, method="signal")]
@@ -100,15 +101,16 @@ async def opened(chromium: Chromium) -> TalkPage:
 async def test_the_page_fits_before_and_in_a_call(
     shared_cascade: ServerProcess, open_chromium: OpenChromium, tmp_path: Path
 ) -> None:
-    stop, time = clearly("Wait. Stop. Please stop talking."), clearly("Thank you. What time is it?")
-    # The microphone opens at the click; the greeting is interrupted.
-    microphone = write_microphone(tmp_path / "mic.wav", silence(2.5), stop, silence(3), time)
+    microphone = write_microphone(tmp_path / "mic.wav", silence(1))
     talk = await opened(await open_chromium(shared_cascade, microphone))
     controls = ("call", "status", "engine")
     await check_and_shoot(talk.page, "ready", (*controls, "persona", "voice", "devices", "link", "record"))
+    await take_microphone(talk.page)
     await talk.start()
-    await talk.wait_cut("hi im the demo", 20)
-    await talk.wait_said("agent", r"welcome|it is \d+", 20)
+    await talk.wait_said("agent", "interrupt me", 20)
+    await say(talk, clearly("Tell me a long story about the sea."), "story")
+    await speak_at(talk.page, "small", clearly("Excuse me but would you please stop talking now."))
+    await talk.wait_cut("once upon a time", 20)
     await check_and_shoot(talk.page, "call", (*controls, "mute", "transcript", "devices", "latency"))
     await talk.mute.click()
     await check_and_shoot(talk.page, "muted", (*controls, "mute", "transcript"))

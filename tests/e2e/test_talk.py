@@ -56,7 +56,7 @@ async def test_a_file_comes_back_over_both_sockets(serve: Serve, tmp_path: Path)
     _, fit = best_lag(Recording(speech, 24_000), Recording(coded, 24_000))
     assert fit > 0.7  # a hole of a busy machine costs some
 
-    await server.wait_slots_in_use(0, within_s=5)
+    await server.wait_slots_in_use(0)
     async with contextlib.AsyncExitStack() as others:
         http = await others.enter_async_context(aiohttp.ClientSession())
         for _ in range(2):

@@ -60,10 +60,51 @@ test('a server that does not answer is unreachable', async () => {
   await assert.rejects(new Api({ fetch: serving(new TypeError('failed')).fetch }).config(), { code: 'server_unreachable' });
 });
 
+test('a body that breaks off is a server that cannot be reached, and not somebody else', async () => {
+  const broken = () => Promise.reject(new TypeError('network error'));
+  const response = Object.assign(json({}), { json: broken, blob: broken });
+  const api = new Api({ fetch: serving(response).fetch });
+  for (const asked of [api.config(), api.blob('/v1/voices/a/sample'), api.createSession({ sdp: '', type: 'offer' })]) {
+    await assert.rejects(asked, { name: 'CallError', code: 'server_unreachable', status: 0 });
+  }
+});
+
+test('an offer is waited for as long as the caller says', async (t) => {
+  const waited = t.mock.method(AbortSignal, 'timeout');
+  const { fetch } = serving(json({ id: 'a', sdp: 'v=0' }, { status: 201 }));
+  await new Api({ fetch }).createSession({ sdp: 'v=0', type: 'offer' }, 6_000);
+  assert.deepEqual(waited.mock.calls.map(({ arguments: [ms] }) => ms), [6_000]);
+});
+
 test('a session is deleted with keepalive, and one that is gone is no error', async () => {
   const { fetch, requests } = serving(json({ code: 'session_not_found' }, { status: 404 }));
   await new Api({ fetch }).deleteSession('a/b');
   assert.equal(requests[0].url, '/v1/sessions/a%2Fb');
   assert.equal(requests[0].method, 'DELETE');
   assert.equal(requests[0].keepalive, true);
+});
+
+test('a key that no server has is refused here, before a browser or a proxy stumbles over it', async () => {
+  for (const token of ['ключ', 'abc…', 'a\nb', 'a\u0000b', 'ä', 'x'.repeat(4_097)]) {
+    const { fetch, requests } = serving(json({}));
+    await assert.rejects(new Api({ token, fetch }).config(), ({ code, hint }) => code === 'unauthorized' && hint !== '');
+    assert.deepEqual(await new Api({ token, fetch }).iceServers(), []);
+    assert.deepEqual(requests, [], token);
+  }
+  const { fetch, requests } = serving(json({}));
+  await new Api({ token: '~'.repeat(4_096), fetch }).config();
+  assert.equal(requests.length, 1);
+});
+
+test('how the server is doing is not waited for as long as a call', async (t) => {
+  const waited = t.mock.method(AbortSignal, 'timeout');
+  await new Api({ fetch: serving(json({})).fetch }).config();
+  assert.deepEqual(waited.mock.calls.map(({ arguments: [ms] }) => ms), [4_000]);
+});
+
+test('where another server does not answer, the hint names what its owner has to allow', async () => {
+  const { fetch } = serving(new TypeError('failed'));
+  const refused = (options) => new Api({ ...options, fetch }).createSession({ sdp: '', type: 'offer' });
+  await assert.rejects(refused({ baseUrl: 'https://other' }), ({ hint }) => /--allow-origin/.test(hint));
+  await assert.rejects(refused({}), ({ hint }) => hint !== '' && !/--allow-origin/.test(hint));
 });

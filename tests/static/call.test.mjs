@@ -82,3 +82,14 @@ test('a call that an earlier page left goes on, and so does its clock', () => {
   assert.equal(call.resume(0, 4_000), false);
   assert.equal(call.durationMs, 62_000);
 });
+
+test('an attempt to go on with a call can be repeated, until it has ended', () => {
+  const call = new Call();
+  call.resume(60_000, 1_000);
+  call.enter('failed', 2_000);
+  assert.ok(call.resume(60_000, 3_000));
+  call.enter('live', 4_000);
+  assert.equal(call.durationMs, 61_000);
+  call.enter('ended', 5_000);
+  assert.equal(call.resume(60_000, 6_000), false);
+});

@@ -16,7 +16,7 @@ async function scene({ asks = true } = {}) {
   const given = [];
   const told = [];
   const sent = [];
-  const parts = { refuse: '' };
+  const parts = { refuse: '', unsendable: false };
   const source = async () => {
     if (parts.refuse) throw Object.assign(new Error('no'), { name: parts.refuse });
     given.push(new FakeStream());
@@ -25,7 +25,10 @@ async function scene({ asks = true } = {}) {
   const stream = new FakeStream();
   const capture = new Capture(asks ? source : stream, {
     state: (state, code) => told.push(code ? `${state}: ${code}` : state),
-    track: async (track) => sent.push(track),
+    track: async (track) => {
+      if (parts.unsendable) throw new DOMException('no', 'InvalidStateError');
+      sent.push(track);
+    },
   });
   await capture.open();
   return Object.assign(parts, { capture, given, told, sent, stream });
@@ -188,4 +191,23 @@ test('a call that is over, or only listens, takes no other microphone', async ()
   const listening = new Capture(null, { state() {}, async track() {} });
   await listening.open();
   await assert.rejects(listening.use(late), { code: 'no_microphone' });
+});
+
+test('one that cannot be sent is let go, and the one before stays', async () => {
+  const parts = await scene();
+  const { capture, given, told } = parts;
+  parts.unsendable = true;
+  const other = new FakeStream();
+  await assert.rejects(capture.use(async () => other), { name: 'CallError', code: 'microphone_failed' });
+  assert.equal(capture.stream, given[0]);
+  assert.ok(other.track.stopped && !given[0].track.stopped);
+  given[0].track.happens('ended');
+  await settle();
+  assert.deepEqual(told, ['lost', 'lost: microphone_failed']);
+  assert.ok(given[1].track.stopped);
+  parts.unsendable = false;
+  assert.equal(await capture.reopen(), true);
+  assert.equal(capture.stream, given[2], 'asked for where the first came from');
+  capture.close();
+  assert.ok([...given.slice(1), other].every(({ track }) => track.stopped));
 });

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Chronicle, MAX_HAPPENINGS } from '../../static/page/chronicle.js';
+import { Chronicle, MAX_HAPPENINGS, MAX_TURNS } from '../../static/page/chronicle.js';
+import { Emitter } from '../../static/page/emitter.js';
 
 function kept() {
   let nowMs = 10_000;
@@ -68,4 +69,60 @@ test('events are kept up to a bound, the newest ones, and without the secret to 
   assert.equal(chronicle.left, 1);
   chronicle.clear();
   assert.ok(chronicle.isEmpty);
+});
+
+/** One that follows a conversation, and what it keeps as pairs of word and time. */
+function following() {
+  const { chronicle, at } = kept();
+  const conversation = new Emitter();
+  chronicle.follow(conversation);
+  const words = () => chronicle.passages().flatMap((passage) => passage.words.map(({ text, atMs }) => [text, atMs]));
+  return { conversation, chronicle, at, words };
+}
+
+test('a call that is made again goes on where the one before broke', () => {
+  const { conversation, at, words, chronicle } = following();
+  conversation.emit('fresh');
+  conversation.emit('began', 10_000);
+  at(2_000);
+  conversation.emit('turn', turn(1, 'user', 'before', { startedMs: 12_000 }), 'changed');
+  conversation.emit('server', { type: 'session.ended' });
+  conversation.emit('client', {});
+  at(9_000);
+  conversation.emit('turn', turn(2, 'user', 'after', { startedMs: 19_000 }), 'changed');
+  assert.deepEqual(words(), [['before', 2_000], ['after', 9_000]]);
+  assert.equal(chronicle.happenings.length, 1);
+  conversation.emit('fresh');
+  assert.ok(chronicle.isEmpty);
+});
+
+test('words of an earlier page have the time of their turn', () => {
+  const { conversation, at, words } = following();
+  at(60_000);
+  conversation.emit('fresh');
+  conversation.emit('began', 10_000);
+  conversation.emit('turn', turn(1, 'agent', 'good morning', { startedMs: 15_000, final: true }), 'changed');
+  conversation.emit('turn', turn(2, 'user', 'hello', { startedMs: 17_000, spokeMs: 900, final: true }), 'changed');
+  conversation.emit('client', {});
+  assert.deepEqual(words(), [['good', 5_000], ['morning', 5_000], ['hello', 7_000]]);
+});
+
+test('what has left the page for its age stays in the files; what was nothing does not', () => {
+  const { conversation, words } = following();
+  conversation.emit('fresh');
+  const said = turn(1, 'user', 'hello', { final: true });
+  for (const change of ['final', 'left']) conversation.emit('turn', said, change);
+  const noise = turn(2, 'user', 'uh');
+  for (const change of ['changed', 'removed']) conversation.emit('turn', noise, change);
+  assert.deepEqual(words().map(([text]) => text), ['hello']);
+});
+
+test('turns are kept up to a bound, the newest ones, and those that are not are counted, with those of earlier pages', () => {
+  const { conversation, chronicle, words } = following();
+  conversation.emit('fresh');
+  conversation.emit('left', 3);
+  for (let id = 1; id <= MAX_TURNS + 2; id++) conversation.emit('turn', turn(id, 'user', `${id}`, { final: true }), 'final');
+  assert.deepEqual([chronicle.passages().length, words()[0][0], chronicle.turnsLeft], [MAX_TURNS, '3', 5]);
+  conversation.emit('fresh');
+  assert.equal(chronicle.turnsLeft, 0);
 });

@@ -156,12 +156,34 @@ test('no way to the server frees the slot and says so', async () => {
   assert.equal(requests.at(-1).method, 'DELETE');
 });
 
+test('a call that did not come to be has its slot back when `connect` rejects', async () => {
+  const did = [];
+  const fetch = async (url, { method }) => {
+    if (method === 'POST') return json({ id: 's1', sdp: 'v=0 answer', type: 'answer' }, 201);
+    if (method === 'DELETE') for (let turn = 0; turn < 50; turn++) await settle();
+    did.push(method);
+    return method === 'DELETE' ? json(null, 204) : json({});
+  };
+  const client = new RtcClient({ fetch, RTCPeerConnection: FakePeer, around: {} });
+  const done = client.connect().catch(({ code }) => did.push(code));
+  await settle();
+  FakePeer.newest.become('failed');
+  await done;
+  assert.deepEqual(did, ['GET', 'DELETE', 'ice_failed']);
+});
+
 test('a channel that never opens is given up', async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
   try {
     const { client, microphone } = scene();
-    const { done } = await offered({ client, microphone });
-    mock.timers.tick(12_000);
+    const { done, peer } = await offered({ client, microphone });
+    while (!peer.remoteSdp) await new Promise((resolve) => setImmediate(resolve));
+    let over = false;
+    done.catch(() => (over = true));
+    mock.timers.tick(11_900);
+    await settle();
+    assert.equal(over, false, 'the time begins with the answer');
+    mock.timers.tick(100);
     await assert.rejects(done, { code: 'ice_failed' });
   } finally {
     mock.timers.reset();

@@ -86,8 +86,8 @@ function scene() {
   return { conversation, heard, stream, audio, grant: () => grant(), refuse: (error) => refuse(error) };
 }
 
-async function live(parts = scene()) {
-  const started = parts.conversation.start({ persona: 'p' });
+async function live(parts = scene(), start = (options) => parts.conversation.start(options)) {
+  const started = start({ persona: 'p' });
   parts.grant();
   await settle();
   const client = FakeClient.newest;
@@ -97,6 +97,17 @@ async function live(parts = scene()) {
   client.become('live');
   return { ...parts, client };
 }
+
+/** What a part of the page would keep, from now on. */
+function keeping(parts) {
+  const kept = { ids: [], fresh: 0, began: 0 };
+  parts.conversation.on('fresh', () => (kept.fresh += 1));
+  parts.conversation.on('began', () => (kept.began += 1));
+  parts.conversation.on('turn', ({ id }, change) => change === 'final' && kept.ids.push(id));
+  return { ...parts, kept };
+}
+
+const words = ({ transcript }) => transcript.turns.flatMap((turn) => turn.words.map(({ text }) => text)).join(' ');
 
 const settle = async () => {
   for (let turn = 0; turn < 5; turn++) await Promise.resolve();
@@ -300,4 +311,96 @@ test('mute reaches the call, and the next call begins unmuted', async () => {
   parts.conversation.end();
   const { client } = await live(parts);
   assert.equal(client.muted, false);
+});
+
+test('a call that is made again by itself opens no microphone that its owner has muted', async () => {
+  const parts = await live();
+  parts.conversation.mute(true);
+  parts.client.become('ended', 'server_stopping');
+  const { client } = await live(parts, (options) => parts.conversation.startAgain(options));
+  assert.deepEqual([client.muted, parts.conversation.muted], [true, true]);
+});
+
+test('a call that is made again by itself adds its words to those of the one that broke; a new one has its own', async () => {
+  const { kept, ...parts } = keeping(await live());
+  const say = (client, text) => client.emit('input.transcript', { item: 0, text, final: true, start_ms: 0, end_ms: 900 });
+  say(parts.client, 'before');
+  parts.client.become('ended', 'server_stopping');
+  say((await live(parts, (options) => parts.conversation.startAgain(options))).client, 'after');
+  assert.deepEqual(kept, { ids: [1, 2], fresh: 0, began: 0 });
+  assert.equal(words(parts.conversation), 'before after');
+  parts.conversation.end();
+  say((await live(parts)).client, 'new');
+  assert.deepEqual([kept.fresh, kept.began, words(parts.conversation)], [1, 1, 'new']);
+});
+
+test('words of an earlier page come when what was kept before them is put away, and count from the beginning', async () => {
+  mock.method(performance, 'now', () => 60_000);
+  const { conversation } = scene();
+  const told = [];
+  for (const event of ['fresh', 'began', 'turn', 'client']) conversation.on(event, (value) => told.push([event, value]));
+  const turns = [{ side: 'user', words: [{ text: 'Hello', cut: false }], interrupted: false, spokeMs: null, agoMs: 5_000 }];
+  conversation.resume({ resumption: { token: 't', lastEvent: 1 }, turns, durationMs: 9_000, muted: false });
+  assert.deepEqual(told.slice(0, 3).map(([event]) => event), ['fresh', 'began', 'turn']);
+  assert.deepEqual([told[1][1], told[2][1].startedMs], [51_000, 55_000]);
+});
+
+test('a call that could not be taken up for want of a microphone can be taken up again', async () => {
+  const { conversation, refuse, heard } = scene();
+  const left = { resumption: { token: 't', lastEvent: 1 }, turns: [], durationMs: 1, muted: true };
+  const resumed = conversation.resume(left);
+  refuse(new CallError('microphone_busy', 'held'));
+  await resumed;
+  conversation.resume(left);
+  assert.deepEqual([heard.states.at(-1), conversation.muted], ['reconnecting', true]);
+});
+
+test('the figures of a second are all of that second', async () => {
+  const { conversation, client } = await live();
+  const told = [];
+  conversation.on('latency', ({ totalMs }) => told.push(['latency', Math.round(totalMs)]));
+  conversation.on('stats', () => told.push(['stats']));
+  const stats = { microphoneLevel: 0, agentLevel: 0, roundTripMs: 20, jitterBufferDelayS: 0, jitterBufferSamples: 0, playoutDelayS: 0, playoutSamples: 0 };
+  client.stats = async () => stats;
+  client.emit('session.stats', { jitter_delay_ms: 10, tick_ms: 5, playout_delay_ms: 0 });
+  for (let tick = 0; tick < 45; tick++) {
+    mock.timers.tick(50);
+    await settle();
+  }
+  assert.ok(told.length >= 3, `${told}`);
+  assert.deepEqual(told.slice(-2).map(([what]) => what), ['latency', 'stats']);
+});
+
+test('whoever asks for the microphone again learns what became of it', async () => {
+  const { conversation, client } = await live();
+  client.reopenMicrophone = async () => false;
+  assert.equal(await conversation.reopenMicrophone(), false);
+});
+
+test('sound that the browser holds back is told once there is something to be heard, and whether it plays at each try', async () => {
+  const parts = scene();
+  const { conversation, audio, heard } = parts;
+  assert.equal(await conversation.resumeSound(), true, 'without a call nothing is held back');
+  audio.play = () => Promise.reject(new DOMException('no gesture', 'NotAllowedError'));
+  const { client } = await live(parts);
+  assert.equal(await conversation.resumeSound(), false);
+  assert.deepEqual(heard.problems, []);
+  client.stream = {};
+  client.emit('track', { stream: client.stream });
+  await settle();
+  assert.deepEqual(heard.problems, ['sound_blocked']);
+  audio.play = () => Promise.reject(new DOMException('another stream', 'AbortError'));
+  assert.equal(await conversation.resumeSound(), true);
+  assert.deepEqual(heard.problems, ['sound_blocked']);
+});
+
+test('a page that goes on with a call knows how much was said before what it was given', async () => {
+  const { conversation } = scene();
+  const left = [];
+  conversation.on('left', (turns) => left.push(turns));
+  const turns = [{ side: 'user', words: [{ text: 'Hello', cut: false }], interrupted: false, spokeMs: null, agoMs: 5 }];
+  conversation.resume({ resumption: { token: 't', lastEvent: 1 }, turns, left: 40, durationMs: 9, muted: false });
+  conversation.client.resumption = { token: 't', lastEvent: 2 };
+  const handedOver = conversation.handOver();
+  assert.deepEqual([left, handedOver.left, handedOver.turns.length], [[40], 40, 1]);
 });

@@ -93,6 +93,25 @@ test('the choice is kept for the next visit, ids brought up to date', () => {
   assert.deepEqual(new Devices(storage).microphone.wanted, { id: 'h9', label: 'Headset' });
 });
 
+test('a choice that fails goes back to the one before, which may be away at present', () => {
+  const storage = new FakeStorage();
+  const devices = new Devices(storage);
+  devices.update([BUILT_IN, HEADSET]);
+  devices.choose('microphone', 'h1');
+  devices.update([BUILT_IN]);
+  const before = devices.microphone.wanted;
+  devices.choose('microphone', 'b1');
+  devices.restore('microphone', before);
+  assert.equal(devices.microphone.id, '', 'the default is used as it was');
+  assert.deepEqual(new Devices(storage).microphone.wanted, { id: 'h1', label: 'Headset' });
+  assert.equal(devices.update([BUILT_IN, HEADSET]).microphone, 'back');
+  devices.choose('microphone', 'b1');
+  devices.restore('microphone', before);
+  assert.equal(devices.microphone.id, 'h1', 'and one that is there is used');
+  devices.restore('microphone', null);
+  assert.deepEqual([devices.microphone.id, new Devices(storage).microphone.wanted], ['', null]);
+});
+
 test('a storage with rubbish, a full one and none at all do no harm', () => {
   for (const kept of ['{', 'null', '7', '{"microphone":7,"speaker":{"id":""}}', '[]']) {
     const devices = new Devices({ getItem: () => kept, setItem() {} });
@@ -112,11 +131,13 @@ test('a storage with rubbish, a full one and none at all do no harm', () => {
 /** A browser with a list of speakers of its own. */
 class ScriptedMedia {
   asked = 0;
+  ids = [];
   constructor(answer) {
     this.answer = answer;
   }
-  async selectAudioOutput() {
+  async selectAudioOutput(options) {
     this.asked += 1;
+    this.ids.push(options?.deviceId);
     if (this.answer instanceof Error) throw this.answer;
     return this.answer;
   }
@@ -129,7 +150,7 @@ test('a speaker of the browser’s own list is used, listed at once, and found a
   const devices = new Devices(storage);
   devices.update([BUILT_IN]);
   const chosen = await askForSpeaker(media);
-  assert.deepEqual([chosen, media.asked], [{ id: 's1', label: 'Box' }, 1]);
+  assert.deepEqual([chosen, media.asked, media.ids], [{ id: 's1', label: 'Box' }, 1, [undefined]]);
   devices.speaker.add(chosen);
   devices.speaker.add(chosen);
   devices.choose('speaker', 's1');
@@ -153,6 +174,50 @@ test('whoever closes the list, or whose browser finds nothing or forbids it, is 
     const error = name === 'TypeError' ? new TypeError('no gesture') : new DOMException('no', name);
     assert.equal(await askForSpeaker(new ScriptedMedia(error)), problem, name);
   }
+});
+
+test('a speaker of an earlier visit is missing until the browser, asked for it by its id, gives and lists it', async () => {
+  const storage = new FakeStorage();
+  const before = new Devices(storage);
+  before.speaker.add({ id: 's1', label: 'Box' });
+  before.choose('speaker', 's1');
+
+  const { speaker } = new Devices(storage);
+  assert.ok(!speaker.isMissing, 'the browser has not told yet');
+  assert.equal(speaker.update([BUILT_IN]), 'none');
+  assert.ok(speaker.isMissing);
+  assert.deepEqual([speaker.id, speaker.wanted], ['', { id: 's1', label: 'Box' }]);
+  const media = new ScriptedMedia({ deviceId: 's7', label: 'Box' }); // under another id now
+  const chosen = await askForSpeaker(media, speaker.wanted.id);
+  assert.deepEqual(media.ids, ['s1']);
+  speaker.add(chosen);
+  speaker.choose(chosen.id);
+  assert.ok(!speaker.isMissing);
+  assert.equal(speaker.update([BUILT_IN, { kind: 'audiooutput', deviceId: 's7', label: 'Box' }]), 'none');
+  assert.equal(speaker.id, 's7');
+});
+
+test('a speaker that the browser does not give back stays chosen for another time', async () => {
+  const devices = new Devices(new FakeStorage());
+  devices.speaker.add({ id: 's1', label: 'Box' });
+  devices.choose('speaker', 's1');
+  devices.update([BUILT_IN]);
+  for (const name of ['NotAllowedError', 'InvalidStateError']) {
+    assert.equal(typeof (await askForSpeaker(new ScriptedMedia(new DOMException('no', name)), 's1')), 'string');
+    assert.ok(devices.speaker.isMissing);
+  }
+  assert.deepEqual([devices.speaker.id, devices.speaker.wanted], ['', { id: 's1', label: 'Box' }]);
+});
+
+test('who has chosen no speaker, or the default, misses none', () => {
+  const { speaker } = new Devices(null);
+  speaker.update([BUILT_IN]);
+  assert.ok(!speaker.isMissing);
+  speaker.add({ id: 's1', label: 'Box' });
+  speaker.choose('s1');
+  speaker.choose('');
+  speaker.update([BUILT_IN]);
+  assert.ok(!speaker.isMissing);
 });
 
 test('other browsers have no such list', async () => {

@@ -24,16 +24,21 @@ test('WebVTT has a cue for each turn and a time for each word, and nothing of it
 
 test('JSON has the turns, the words with their times, and every event', () => {
   const happenings = [{ at_ms: 5, event: { type: 'session.ready' } }];
-  const call = JSON.parse(toJson({ about: { engine: 'echo' }, passages: PASSAGES, happenings, left: 3 }));
+  const call = JSON.parse(toJson({ about: { engine: 'echo' }, passages: PASSAGES, happenings, left: 3, turnsLeft: 2 }));
   assert.equal(call.engine, 'echo');
   assert.deepEqual(call.turns[0], {
     side: 'agent', text: 'Once upon', start_ms: 1000, end_ms: 2600, interrupted: true,
     words: [{ text: 'Once', at_ms: 1000 }, { text: 'upon', at_ms: 1500, cut: true }],
   });
-  assert.equal(call.events_left_out, 3);
+  assert.deepEqual([call.events_left_out, call.turns_left_out], [3, 2]);
   assert.deepEqual(call.events, happenings);
 });
 
 test('files are named by the minute in which the call began', () => {
   assert.equal(fileName(new Date(2026, 0, 5, 9, 7), '.vtt'), 'call-2026-01-05-0907.vtt');
+});
+
+test('a file that lacks something says so first', () => {
+  assert.match(toText(PASSAGES, NAMES, '5 are missing.'), /^\(5 are missing\.\)\n\[00:01\] Agent: /);
+  assert.ok(toWebVtt(PASSAGES, NAMES, '5 --> missing.').startsWith('WEBVTT\n\nNOTE 5 --&gt; missing.\n\n1\n00:00:01.000 --> '));
 });

@@ -55,7 +55,11 @@ export class FakePeer extends EventTarget {
 
   addTrack(track) {
     this.tracks.push(track);
-    return { replaceTrack: async (other) => this.replaced.push(other) };
+    const replaceTrack = async (other) => {
+      if (this.closed) throw new DOMException('the peer connection is closed', 'InvalidStateError');
+      this.replaced.push(other);
+    };
+    return { replaceTrack };
   }
 
   addTransceiver(kind, { direction }) {

@@ -17,7 +17,7 @@ const CALL = { resumption: { token: 't', lastEvent: 7 }, turns: [], durationMs: 
 
 test('a call is handed over once', () => {
   const shelf = storage();
-  new Handover(shelf).put(CALL, 1_000_000);
+  assert.equal(new Handover(shelf).put(CALL, 1_000_000), true);
   assert.deepEqual(new Handover(shelf).take(1_004_000), { ...CALL, untilMs: 1_010_000 });
   assert.equal(new Handover(shelf).take(1_004_000), null);
 });
@@ -32,11 +32,21 @@ test('a call that the server has let go is not offered', () => {
   }
 });
 
+test('a call that was not taken up goes to the next page, and is kept no longer for it', () => {
+  const shelf = storage();
+  new Handover(shelf).put(CALL, 1_000_000);
+  const left = new Handover(shelf).take(1_004_000);
+  new Handover(shelf).put(left, 1_005_000);
+  assert.deepEqual(new Handover(shelf).take(1_006_000), left);
+  new Handover(shelf).put(left, 1_007_000);
+  assert.equal(new Handover(shelf).take(1_010_000), null);
+});
+
 test('no call leaves nothing', () => {
   const shelf = storage();
   const handover = new Handover(shelf);
   handover.put(CALL, 0);
-  handover.put(null, 0);
+  assert.equal(handover.put(null, 0), false);
   assert.equal(shelf.items.size, 0);
   assert.equal(handover.take(0), null);
 });
@@ -45,7 +55,7 @@ test('a storage that is forbidden, full or holds something else is no trouble', 
   const forbidden = { getItem: () => { throw new Error('no'); }, setItem: () => { throw new Error('full'); }, removeItem() {} };
   for (const shelf of [null, forbidden, { ...storage(), getItem: () => '{' }, { ...storage(), getItem: () => '"x"' }]) {
     const handover = new Handover(shelf);
-    handover.put(CALL, 0);
+    assert.equal(handover.put(CALL, 0), shelf !== null && shelf !== forbidden);
     assert.equal(handover.take(0), null);
   }
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { HeldMute, meaning } from '../../static/page/keys.js';
+import { HeldMute, isHeldPress, meaning } from '../../static/page/keys.js';
 
 function scene(muted = false) {
   const said = [];
@@ -32,10 +32,22 @@ test('the other key toggles, but not while this one is held', () => {
   assert.deepEqual(said, [true, false, true]);
 });
 
-test('a call that ends meanwhile has nothing to go back to', () => {
+test('a call that ends meanwhile leaves the microphone as it was before the key, for the call that is made after it', () => {
+  for (const muted of [false, true]) {
+    const { held, said } = scene(muted);
+    held.hold();
+    held.end();
+    held.release();
+    assert.deepEqual(said, [!muted, muted]);
+  }
+});
+
+test('a call that ends while its owner is away leaves nobody open', () => {
   const { held, said } = scene();
   held.hold();
-  held.forget();
+  held.leave();
+  held.end();
+  held.comeBack();
   held.release();
   assert.deepEqual(said, [true]);
 });
@@ -118,4 +130,12 @@ test('with another key held down they belong to the browser', () => {
 test('on a keyboard without an M it is the key in its place', () => {
   assert.equal(meaning({ key: 'ь', code: 'KeyM' }, inside()), 'toggle');
   assert.equal(meaning({ key: ',', code: 'KeyM' }, inside()), null);
+});
+
+test('a key that is held presses a button once', () => {
+  const held = { key: 'Enter', repeat: true };
+  assert.ok(['button', 'summary', 'a[href]'].every((kind) => isHeldPress(held, inside(kind))));
+  assert.equal(isHeldPress({ ...held, repeat: false }, inside('button')), false);
+  assert.equal(isHeldPress({ key: 'Tab', repeat: true }, inside('button')), false);
+  assert.ok(!isHeldPress(held, inside('textarea')), 'lines of a text may be many');
 });

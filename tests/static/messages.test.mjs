@@ -24,7 +24,15 @@ test('each trouble that a caller can meet says what happened and what to do', ()
 
 test('an unknown trouble repeats what the server said', () => {
   const { text } = messages.trouble({ code: 'odd', message: 'the moon is full', hint: 'wait for the new moon' });
-  assert.equal(text, 'The moon is full. wait for the new moon.');
+  assert.equal(text, 'The moon is full. Wait for the new moon.');
+  for (const [message, hint, said] of [
+    ['persona has 5000 characters', 'at most 4000 are possible', 'Persona has 5000 characters. At most 4000 are possible.'],
+    ['is it so?', 'it is!', 'Is it so? It is!'],
+    ['done.', '', 'Done.'],
+    ['', 'look', 'Look.'],
+  ]) {
+    assert.equal(messages.trouble({ code: 'odd', message, hint }).text, said);
+  }
   assert.ok(messages.trouble({}).text);
   assert.ok(messages.trouble({ code: 'constructor' }).text);
 });
@@ -60,4 +68,34 @@ test('figures read like words', () => {
   assert.match(messages.preparing({ done: 0, total: 0 }), /0 %/);
   assert.equal(messages.deviceName('cpu'), 'CPU');
   assert.equal(messages.deviceName('NVIDIA H200'), 'NVIDIA H200');
+});
+
+test('a microphone that was asked for in vain is told with why, so that whoever pressed the button sees an answer', () => {
+  const codes = ['microphone_missing', 'microphone_busy', 'microphone_denied', 'microphone_blocked_by_system', 'microphone_failed'];
+  const titles = codes.map((code) => {
+    const byItself = messages.withoutMicrophone('lost', code);
+    const asked = messages.withoutMicrophone('lost', code, true);
+    assert.notEqual(asked.title, byItself.title);
+    assert.match(asked.title, /still/i);
+    assert.match(asked.text, /hears silence.* button/);
+    return asked.title;
+  });
+  assert.equal(titles[0], 'Still no microphone found');
+  assert.equal(new Set(titles).size, codes.length);
+  assert.match(messages.withoutMicrophone('lost', 'microphone_busy').text, /Another program/);
+  assert.match(messages.withoutMicrophone('lost', 'solar_flare', true).title, /still/i);
+});
+
+test('who is muted is not told that the agent listens', () => {
+  for (const state of ['listening', 'hearing']) {
+    assert.equal(messages.doing(state, { isMuted: true }).title, 'Muted');
+    assert.notEqual(messages.doing(state).title, 'Muted');
+  }
+  assert.equal(messages.doing('speaking', { isMuted: true }).title, 'Speaking');
+  assert.equal(messages.doing('ready', { canContinue: true }).title, 'Where were we?');
+});
+
+test('what is said of a server that does not answer goes away when it does', () => {
+  for (const code of ['server_unreachable', 'bad_answer', 'http_502']) assert.equal(messages.kindOf({ code }), 'server');
+  for (const code of ['engine_full', 'microphone_denied', 'http_400', undefined]) assert.equal(messages.kindOf({ code }), 'error');
 });

@@ -88,3 +88,28 @@ test('no way, no time and no patience are errors', async (t) => {
   await given;
   await assert.rejects(testNetwork({ api: closed.api, PeerConnection: null }), { code: 'no_webrtc' });
 });
+
+test('a test that was given up before it could begin asks the server for nothing, and says so at once', async () => {
+  const gone = network();
+  await assert.rejects(testNetwork({ ...gone, signal: AbortSignal.abort() }), { code: 'cancelled' });
+  assert.equal(gone.peers.length, 0);
+  for (const slow of ['iceServers', 'setLocalDescription', 'testConnectivity']) {
+    const { api, PeerConnection, peers } = network({ says: null });
+    const giveUp = new AbortController();
+    const asked = [];
+    const during = (owner, name) => {
+      const usual = owner[name];
+      owner[name] = async function (...given) {
+        asked.push(name);
+        if (name === slow) giveUp.abort();
+        return usual.apply(this, given);
+      };
+    };
+    during(api, 'iceServers');
+    during(PeerConnection.prototype, 'setLocalDescription');
+    during(api, 'testConnectivity');
+    await assert.rejects(testNetwork({ api, PeerConnection, signal: giveUp.signal }), { code: 'cancelled' });
+    assert.equal(asked.at(-1), slow, 'and nothing after it');
+    assert.ok(peers.every(({ closed }) => closed));
+  }
+});

@@ -164,6 +164,65 @@ test('where restarts do not help, a new connection takes the conversation over f
   assert.equal(microphones.length, 1);
 });
 
+test('a takeover without an answer is given up after six seconds, so that others can follow it', async () => {
+  const { network, server, advance, asked } = await live();
+  network.carries = () => false;
+  server.PATCH = () => refusal('session_not_found', 404);
+  const at = [];
+  server.POST = (signal) => (at.push(time.now()), never(signal));
+  await advance(SILENT_MS + GIVE_UP_MS);
+  const gaps = at.slice(1).map((ms, index) => ms - at[index]);
+  assert.ok(gaps.length >= 3 && gaps.every((ms) => ms >= 6_000 && ms <= 10_500), `${gaps}`);
+  assert.ok(asked.length > 4);
+});
+
+test('an answer that took its time leaves the connection its own', async () => {
+  const { network, server, advance, peer, told } = await live();
+  network.carries = (other) => other !== peer;
+  server.PATCH = () => refusal('session_not_found', 404);
+  const answer = () => json({ id: 's1', sdp: 'v=0 late answer', type: 'answer', resume_token: 'secret' }, 201);
+  server.POST = () => new Promise((resolve) => setTimeout(() => resolve(answer()), 5_500));
+  while (FakePeer.newest.remoteSdp !== 'v=0 late answer') await advance(100);
+  await advance(2_000);
+  await connectNew();
+  await advance(1_000);
+  assert.equal(FakePeer.all.length, 2);
+  assert.deepEqual(told, ['degraded: network', 'track', 'live']);
+});
+
+test('of an attempt that was given up, the server may still say over the old line that it took its place', async () => {
+  const { network, server, advance, peer, told } = await live();
+  network.carries = () => false;
+  server.PATCH = () => refusal('session_not_found', 404);
+  while (FakePeer.all.length < 2) await advance(100);
+  while (FakePeer.all.length < 3) await advance(100); // the second did not come up in time
+  await settle();
+  peer.channel.receive({ type: 'session.ended', seq: 5, reason: 'replaced' });
+  peer.channel.close();
+  network.carries = (other) => other === FakePeer.all[2];
+  await connectNew();
+  await advance(1_000);
+  assert.deepEqual(told, ['degraded: network', 'track', 'live']);
+  FakePeer.newest.channel.receive({ type: 'session.ended', seq: 6, reason: 'replaced' });
+  assert.equal(told.at(-1), 'ended: replaced', 'over the line that is in use it is somebody else');
+});
+
+test('between two attempts the first may still have taken the place of the old line; one without an answer has not', async () => {
+  for (const answered of [true, false]) {
+    FakePeer.all = [];
+    const { network, server, advance, peer } = await live();
+    network.carries = () => false;
+    server.PATCH = () => refusal('session_not_found', 404);
+    if (!answered) server.POST = (signal) => never(signal);
+    while (FakePeer.all.length < 2) await advance(100);
+    while (!FakePeer.newest.closed) await advance(20);
+    peer.channel.receive({ type: 'session.ended', seq: 5, reason: 'replaced' });
+    await advance(20);
+    assert.equal(client.state, answered ? 'degraded' : 'ended');
+    client.close({ atOnce: true });
+  }
+});
+
 test('a server that no longer knows the connection but the conversation is asked for a new one at once', async () => {
   const { server, network, advance, peer, methods } = await live();
   network.carries = (other) => other !== peer;
@@ -240,6 +299,16 @@ test('a call that is closed while it is being mended tries nothing more', async 
   assert.equal(methods(), 'POST PATCH DELETE');
 });
 
+test('a call that is closed while another connection is on its way closes both', async () => {
+  const { network, server, advance } = await live();
+  network.carries = () => false;
+  server.PATCH = () => refusal('session_not_found', 404);
+  while (FakePeer.all.length < 2) await advance(100);
+  await settle();
+  client.close({ atOnce: true });
+  assert.deepEqual(FakePeer.all.map(({ closed }) => closed), [true, true]);
+});
+
 test('a hidden page loses nothing, whatever its clocks do, and is not mistaken for a silent line', async () => {
   const { browser, network, advance, methods, told } = await live();
   browser.show('hidden');
@@ -279,6 +348,22 @@ test('a page that goes away closes its connection and not the call, and goes on 
   assert.equal(methods(), 'POST POST');
   assert.equal(asked[1].last_event, 8);
   assert.deepEqual(told, ['degraded: network', 'track', 'live']);
+});
+
+test('a microphone that ended while the page was away is replaced once, and the agent hears it', async () => {
+  const { browser, advance, told, microphones } = await live();
+  browser.window('pagehide', { persisted: true });
+  microphones[0].track.happens('ended'); // as iOS does
+  await settle();
+  browser.window('pageshow', { persisted: true });
+  await connectNew();
+  await advance(1_000);
+  assert.deepEqual(told.filter((what) => what.startsWith('microphone')), ['microphone lost', 'microphone live']);
+  assert.equal(microphones.length, 2);
+  const sent = [...FakePeer.newest.tracks, ...FakePeer.newest.replaced];
+  assert.equal(sent.at(-1), microphones[1].track);
+  await client.close({ atOnce: true });
+  assert.ok(microphones[1].track.stopped);
 });
 
 test('a page that goes away before there is anything to come back to gives its slot back', async () => {
@@ -333,3 +418,24 @@ test('after the end nobody listens to the browser any more', async () => {
   assert.equal(methods(), 'POST DELETE');
   assert.deepEqual(told, ['ended: closed']);
 });
+
+for (const [how, hangs] of [
+  ['no answer comes', () => ({ PATCH: never, POST: never, GET: never })],
+  ['answers come late', (late) => ({ PATCH: late, POST: late, GET: late })],
+  ['answers come, and no sound', () => ({})],
+]) {
+  test(`half a minute is half a minute where ${how}`, async () => {
+    const { network, server, advance, told } = await live();
+    network.carries = () => false;
+    Object.assign(server, hangs((signal) => new Promise((_, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason));
+      setTimeout(() => reject(new TypeError('network')), 5_900);
+    })));
+    while (!told.length) await advance(20);
+    const brokeMs = time.now();
+    while (client.state !== 'ended') await advance(20);
+    assert.deepEqual(told, ['degraded: network', 'ended: connection_lost']);
+    const tookMs = time.now() - brokeMs;
+    assert.ok(tookMs >= GIVE_UP_MS - 4_100 && tookMs <= GIVE_UP_MS + 100, `${tookMs} ms`);
+  });
+}

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { emptySetup, numberIn, readAddress, request, writeAddress } from '../../static/page/setup.js';
+import { chars, emptySetup, link, missing, numberIn, readAddress, request, writeAddress } from '../../static/page/setup.js';
 
 const RANGES = {
   seed: { min: 0, max: 100, whole: true },
@@ -51,4 +51,23 @@ test('only numbers of their range are asked for', () => {
 test('an engine that does not sample is asked for nothing of it', () => {
   const asked = request(setup({}, { audio_top_k: '20' }), { ...RANGES, sampling: null });
   assert.deepEqual(asked, { persona: undefined, voice: undefined, seed: undefined, sampling: undefined });
+});
+
+test('a link is made of what is chosen, whatever the address says, and holds no key', () => {
+  const location = { origin: 'https://host', pathname: '/talk/', search: '?lang=de', hash: '#debug=1&seed=9&token=s3cret' };
+  assert.equal(link(setup({ persona: 'Ada & I', voice: 'A' }), location), 'https://host/talk/?lang=de#debug=1&persona=Ada+%26+I&voice=A');
+  assert.equal(link(setup(), { ...location, hash: '' }), 'https://host/talk/?lang=de');
+});
+
+test('a persona is as long as the server counts it', () => {
+  assert.equal(chars('🙂'.repeat(2_500)), 2_500);
+  assert.equal(chars('  Ada\n'), 3); // as it is sent
+});
+
+test('what a server cannot do of a set-up is found', () => {
+  const engine = { voices: ['A', 'B'], sampling: {} };
+  assert.deepEqual(missing(setup({ voice: 'A', seed: '7' }, { text_top_k: '9' }), engine), { voice: '', numbers: false });
+  assert.deepEqual(missing(setup(), { ...engine, sampling: null }), { voice: '', numbers: false });
+  assert.deepEqual(missing(setup({ voice: 'GONE', seed: '7' }), { ...engine, sampling: null }), { voice: 'GONE', numbers: true });
+  assert.deepEqual(missing(setup({}, { audio_top_k: '1' }), { voices: ['A'] }), { voice: '', numbers: true });
 });

@@ -36,6 +36,10 @@ def names(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+def names_of_js(comment: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", comment))
+
+
 def documented_events() -> dict[str, str]:
     return {kind: detail for kinds, detail in rows("Events") for kind in names(kinds)}
 
@@ -89,3 +93,5 @@ def test_every_error_that_the_client_makes_is_explained() -> None:
     made = set(re.findall(r"new CallError\('(\w+)'", code)) | set(re.findall(r"\w+Error: '(\w+)'", code))
     explained = {name for cell, _ in rows("Errors") for name in names(cell)}
     assert len(made) > 10 and made <= explained, made - explained
+    listed = names_of_js((ROOT / "static" / "client" / "errors.js").read_text().split("*/", 1)[0])
+    assert made <= listed, made - listed

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { COLUMN_MS, SPAN_MS, Timeline, example } from '../../static/page/timeline.js';
+import { COLUMN_MS, NARROW_PX, SPAN_MS, Timeline, example, excerpt, labels } from '../../static/page/timeline.js';
 
 const LOUD = 0.5;
 const moment = (startMs, endMs = null, kind = 'overlap') => ({ id: startMs, kind, by: 'user', startMs, endMs });
@@ -88,4 +88,36 @@ test('the example shows what is special: both at once, a backchannel, an interru
   const columns = example().columns();
   assert.ok(columns.some(({ user, agent, both }) => both && user > 0 && agent > 0));
   assert.deepEqual(example().marks().map(({ kind }) => kind), ['backchannel', 'interruption']);
+});
+
+const PX_PER_LETTER = 7;
+const named = ({ marks, width, toX }) => labels(marks, { width, toX, textWidth: ({ kind }) => kind.length * PX_PER_LETTER });
+const at = (startMs, kind, by = 'user') => ({ id: startMs, kind, by, startMs, endMs: startMs + 500 });
+
+test('of what has begun left of the picture nothing is named, so that no other is called by its name', () => {
+  const marks = [at(-300, 'backchannel'), at(40, 'interruption')];
+  const found = named({ marks, width: 300, toX: (ms) => ms });
+  assert.deepEqual(found.map(({ mark, x, textX }) => [mark.kind, x, textX]), [['interruption', 40, 36]]);
+  assert.deepEqual(named({ marks: [at(-1, 'backchannel'), at(301, 'backchannel')], width: 300, toX: (ms) => ms }), []);
+});
+
+test('where two names of one side would lie over each other, the first is written; the other side has room of its own', () => {
+  const marks = [at(10, 'interruption'), at(40, 'backchannel'), at(50, 'interruption', 'agent'), at(150, 'backchannel')];
+  const found = named({ marks, width: 300, toX: (ms) => ms });
+  assert.deepEqual(found.map(({ textX }) => textX), [6, null, 46, 146]);
+});
+
+test('a name at the right edge is written whole', () => {
+  const [{ textX }] = named({ marks: [at(295, 'interruption')], width: 300, toX: (ms) => ms });
+  assert.equal(textX, 300 - 'interruption'.length * PX_PER_LETTER - 2);
+});
+
+test('the example shows both of its names in a picture of any width, each at what it names', () => {
+  for (const width of [240, 288, NARROW_PX - 1, NARROW_PX, 700]) {
+    const { spanMs, exampleEndMs } = excerpt(width);
+    const toX = (ms) => width - ((exampleEndMs - ms) / spanMs) * width;
+    const found = named({ marks: example().marks(), width, toX });
+    assert.deepEqual(found.map(({ mark }) => mark.kind), ['backchannel', 'interruption'], `${width} px`);
+    for (const { x, textX } of found) assert.ok(textX !== null && Math.abs(textX - x) < 5, `${width} px`);
+  }
 });

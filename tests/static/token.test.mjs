@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { takeToken } from '../../static/page/token.js';
+import { holdsToken, takeToken } from '../../static/page/token.js';
 
 function tab(hash) {
   const kept = new Map();
@@ -41,4 +41,18 @@ test('forbidden storage is no obstacle', () => {
   assert.equal(takeToken(location, history, { getItem: forbidden, setItem: forbidden }), 'k');
   assert.equal(takeToken({ ...location, hash: '' }, history, { getItem: forbidden, setItem: forbidden }), '');
   assert.equal(takeToken({ ...location, hash: '' }, history, null), '');
+});
+
+test('a key that no server has is not kept for the tab, so that a better one of before is', () => {
+  for (const mangled of ['%D0%BA%D0%BB%D1%8E%D1%87', 'abc%E2%80%A6', 'a%0Ab', 'x'.repeat(10_000)]) {
+    const { location, history, storage, urls } = tab('#token=good');
+    takeToken(location, history, storage);
+    assert.notEqual(takeToken({ ...location, hash: `#token=${mangled}` }, history, storage), 'good');
+    assert.equal(urls.at(-1), '/?x=1', 'it leaves the address bar all the same');
+    assert.equal(takeToken({ ...location, hash: '' }, history, storage), 'good');
+  }
+});
+
+test('a key that comes into the address of an open page is seen', () => {
+  assert.deepEqual(['#token=k', '#persona=x&token=', '#persona=token', ''].map(holdsToken), [true, true, false, false]);
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Playhead } from '../../static/client/playhead.js';
-import { Transcript } from '../../static/client/transcript.js';
+import { MAX_TURNS, Transcript } from '../../static/client/transcript.js';
 
 const LOUD = 0;
 const MS = 48;
@@ -224,12 +224,40 @@ test('the end of the call drops what was not heard and finishes what was', () =>
   assert.equal(changes.at(-1), 'user removed');
 });
 
-test('an endless call keeps a bounded number of turns', () => {
-  const { transcript } = scene();
-  for (let item = 0; item < 1_000; item++) {
-    transcript.userWords({ item, text: 'word', final: true, start_ms: item * 10, end_ms: item * 10 + 5 }, item);
-  }
-  assert.ok(transcript.turns.length <= 400);
+function remark(transcript, item, text = 'word') {
+  transcript.userWords({ item, text, final: true, start_ms: item * 10, end_ms: item * 10 + 5 }, item);
+}
+
+test('an endless call keeps a bounded number of turns, and counts the others, which were said all the same', () => {
+  const { transcript, changes } = scene();
+  for (let item = 0; item < 1_000; item++) remark(transcript, item);
+  assert.deepEqual([transcript.turns.length, transcript.left], [MAX_TURNS, 1_000 - MAX_TURNS]);
+  assert.equal(changes.filter((change) => change === 'user left').length, transcript.left);
+  assert.ok(!changes.includes('user removed'));
+});
+
+test('a turn that goes on does not leave for its age', () => {
+  const { transcript, tick } = scene();
+  transcript.agentDelta(delta('Once', 0), 0);
+  tick(0);
+  for (let item = 0; item < MAX_TURNS + 10; item++) remark(transcript, item);
+  assert.deepEqual(texts(transcript).slice(0, 2), ['agent: Once', 'user: word']);
+  assert.equal(transcript.left, 11);
+});
+
+test('all that is kept goes on to another page, as far as a tab can hold it, and the other knows how much came before', () => {
+  const first = scene();
+  for (let item = 0; item < MAX_TURNS; item++) remark(first.transcript, item, 'some words of ordinary length');
+  assert.equal(first.transcript.kept(9_000).length, MAX_TURNS);
+  const long = scene();
+  for (let item = 0; item < MAX_TURNS; item++) remark(long.transcript, item, `${item} ${'word '.repeat(500)}`);
+  const kept = long.transcript.kept(9_000);
+  assert.ok(kept.length > 50 && kept.length < MAX_TURNS && JSON.stringify(kept).length < 1_100_000, `${kept.length} turns`);
+  assert.equal(kept.at(-1).words[0].text, String(MAX_TURNS - 1));
+  const second = scene();
+  second.transcript.restore(kept, 10_000, 7);
+  remark(second.transcript, 0);
+  assert.equal(second.transcript.left, 7);
 });
 
 test('what was said goes on to another page, about-to-be-heard words included, and can be replayed after', () => {
@@ -296,4 +324,17 @@ test('a word that begins within its frame is heard a little after it', () => {
   playhead.update(240 * MS, 240);
   assert.equal(transcript.hear(playhead, 240), null);
   assert.deepEqual(texts(transcript), ['agent: Hello']);
+});
+
+test('after the end the words of another call follow, whatever the one before knew of its caller', () => {
+  const { transcript, tick } = scene();
+  transcript.userWords({ item: 0, text: 'Hello', final: true, start_ms: 0, end_ms: 900 }, 900);
+  transcript.agentDelta(delta('Good', 1_000), 1_000);
+  tick(1_000);
+  transcript.end();
+  transcript.userStarted({ audio_ms: 100 }, 9_000);
+  transcript.userStopped({ audio_ms: 700 }, 9_600);
+  tick(20_000);
+  assert.deepEqual(texts(transcript), ['user: Hello', 'agent: Good', 'user: ']);
+  assert.equal(transcript.turns[2].spokeMs, 600);
 });

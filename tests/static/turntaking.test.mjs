@@ -124,3 +124,13 @@ test('an overlap is told while it goes on, and named when it is settled', () => 
   const { log } = play({ agent: [[1000, 8000]], user: [[3000, 3600]] });
   assert.deepEqual(log, ['overlap began', 'overlap changed', 'backchannel changed']);
 });
+
+test('counts of an earlier page go on', () => {
+  const before = { overlap: 4, backchannel: 1, interruption: 2 };
+  const turns = new TurnTaking(() => {}, before);
+  for (let nowMs = 0; nowMs < 1_000; nowMs += 100) turns.levels({ user: 0, agent: 0.5, nowMs });
+  turns.userStarted({ audio_ms: 0 }, 1_000);
+  turns.cancelled({ dropped_ms: 200 }, 1_100);
+  assert.deepEqual(turns.counts, { overlap: 5, backchannel: 1, interruption: 3 });
+  assert.deepEqual(before, { overlap: 4, backchannel: 1, interruption: 2 });
+});

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tests.e2e.sip.lateness import Lateness, watched_lateness
 from tests.e2e.sip.sipp import Sipp
 from tests.e2e.sip.sipserver import SipServer, running_sip_server
 from tests.e2e.sip.sound import voice, write_wav
@@ -33,6 +34,12 @@ async def server(running: SipServer) -> AsyncIterator[SipServer]:
 @pytest.fixture
 def sipp(tmp_path: Path) -> Sipp:
     return Sipp(tmp_path / "sipp")
+
+
+@pytest.fixture
+def machine() -> Iterator[Lateness]:
+    with watched_lateness() as lateness:
+        yield lateness
 
 
 @pytest.fixture(scope="package")

@@ -28,7 +28,7 @@ AT_ONCE, AFTER_1500_MS = "5550100", "5550115"
 USER, PASSWORD = "joe", "s3cret"
 GATE_USER, GATE_PASSWORD = "rtc", "0pensesame"
 EVENT_WITHIN_S = 10.0
-IDLE_WITHIN_S = 5.0
+IDLE_WITHIN_S = 15.0
 RTP_PORTS = 2000
 """Many, since a port rests when a call has used it."""
 

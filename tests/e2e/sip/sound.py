@@ -22,7 +22,7 @@ SETTLING_PARTS = 2
 grow, and they cut out what a phone's first packets, which come all at once or late, have left in them."""
 SETTLED_S = 1.25
 """From then on nothing of that is left."""
-MOST_GROWN = 2
+MOST_GROWN = 3
 """So often may the delay of what our server sends grow from then on. It never does where a machine keeps time; where
 programs share one, a packet is late now and then by more than its slot waits for it. What such a packet has added goes
 again in as many small steps as there are places for them, so the way back is not counted."""
@@ -35,6 +35,8 @@ _LEAST_LAG_SAMPLES, _MOST_LAG_SAMPLES = -3 * _ALIGNED_HZ, 2 * _ALIGNED_HZ
 """A recording may begin after what was said did."""
 _STEP_SAMPLES = round(0.025 * _ALIGNED_HZ)
 """Before and behind a step of the delay sound is made up or joined: a packet of 20 ms, and a fade of 5 ms."""
+_LATE_SAMPLES = round(0.15 * _ALIGNED_HZ)
+"""Before the delay grows, sound was made up for what was late."""
 _CHIRP_S = 0.1
 _AUDIBLE = 0.02
 
@@ -120,7 +122,8 @@ def likeness(said: Pcm, said_hz: int, heard: Pcm, heard_hz: int) -> Likeness:
     wanted, still = alignment.reference(clean), np.ones(found.size, np.bool_)
     change = np.diff(alignment.lags)
     for step in np.flatnonzero(change):
-        still[max(0, step - _STEP_SAMPLES) : step + _STEP_SAMPLES] = False
+        before = _LATE_SAMPLES if change[step] > 0 else _STEP_SAMPLES
+        still[max(0, step - before) : step + _STEP_SAMPLES] = False
     parts: list[float] = []
     lags_ms: list[float] = []
     for begin in range(0, found.size - _PART_SAMPLES + 1, _PART_SAMPLES):

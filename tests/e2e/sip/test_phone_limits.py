@@ -14,6 +14,7 @@ from aiohttp import WSMsgType
 from tests.e2e.conftest import Caller, Serve
 from tests.e2e.listen import Recording
 from tests.e2e.server import ServerProcess
+from tests.e2e.sip.lateness import Lateness
 from tests.e2e.sip.livephone import LivePhone, share_at
 from tests.e2e.sip.patientecho import PatientEcho
 from tests.e2e.sip.phoneline import RINGS, PhoneLine, answered_call, call_feed
@@ -21,7 +22,8 @@ from tests.e2e.speech import silence, tone
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60, method="signal")]
 
-AT_ONCE_S = 1.0
+AT_ONCE_S = 4.0
+"""Rather than when a transaction or a bell times out; a busy machine may need longer than it takes."""
 LONGEST_GAP_S = 0.2
 TONE_HZ = 700.0
 CALLEE = "+15550123"
@@ -32,7 +34,7 @@ DRAIN_S = 2.0
 
 
 async def test_a_full_server_tells_everybody_in_their_own_way_and_disturbs_nobody(
-    serve: Serve, caller: Caller, tmp_path: Path
+    serve: Serve, caller: Caller, machine: Lateness, tmp_path: Path
 ) -> None:
     line = PhoneLine(tmp_path)
     server = await serve("echo", 2, *line.flags)
@@ -50,13 +52,15 @@ async def test_a_full_server_tells_everybody_in_their_own_way_and_disturbs_nobod
                 refused.create_task(raw_socket_is_refused(server))
         await asyncio.sleep(0.5)
         after_s = asyncio.get_running_loop().time()
-        assert_undisturbed(phone, before_s, after_s)
+        assert_undisturbed(phone, before_s, after_s, machine)
         assert_steady(browser.heard().between(before_s, after_s))
         assert await server.slots_in_use() == 2
         await phone.hang_up()
 
 
-async def test_without_a_free_rtp_port_a_caller_is_refused_and_takes_no_slot(serve: Serve, tmp_path: Path) -> None:
+async def test_without_a_free_rtp_port_a_caller_is_refused_and_takes_no_slot(
+    serve: Serve, machine: Lateness, tmp_path: Path
+) -> None:
     line = PhoneLine(tmp_path, rtp_ports=2)
     server = await serve("echo", 3, *line.flags)
     async with line.phone() as phone:
@@ -67,11 +71,11 @@ async def test_without_a_free_rtp_port_a_caller_is_refused_and_takes_no_slot(ser
             await phone_is_refused(line, retry_after_s="5")
         assert await server.slots_in_use() == 1
         await asyncio.sleep(0.5)
-        assert_undisturbed(phone, before_s, asyncio.get_running_loop().time())
+        assert_undisturbed(phone, before_s, asyncio.get_running_loop().time(), machine)
         await phone.hang_up()
 
 
-async def test_sigterm_ends_phone_calls_in_order(serve: Serve, tmp_path: Path) -> None:
+async def test_sigterm_ends_phone_calls_in_order(serve: Serve, machine: Lateness, tmp_path: Path) -> None:
     engine = f"{PatientEcho.__module__}:{PatientEcho.__name__}"
     line = PhoneLine(tmp_path)
     server = await serve(engine, 8, "--drain-s", str(DRAIN_S), *line.flags)
@@ -98,7 +102,7 @@ async def test_sigterm_ends_phone_calls_in_order(serve: Serve, tmp_path: Path) -
                     phone.ack()
             await leaving.hang_up()
             await asyncio.sleep(0.5)
-            assert_undisturbed(phone, since_s, asyncio.get_running_loop().time())
+            assert_undisturbed(phone, since_s, asyncio.get_running_loop().time(), machine)
 
             await asyncio.gather(phone.until("BYE"), silent.until("BYE"), ringing.until("503"))
             ringing.ack_refusal()
@@ -153,16 +157,16 @@ async def raw_socket_is_refused(server: ServerProcess) -> None:
 # ---- who is not disturbed --------------------------------------------------------------------------------------------
 
 
-def assert_undisturbed(phone: LivePhone, start_s: float, end_s: float) -> None:
+def assert_undisturbed(phone: LivePhone, start_s: float, end_s: float, machine: Lateness) -> None:
     """Of its packets none is missing, none is late, and they are full of the tone."""
     phone.assert_whole()
     gaps_s = phone.gaps_s(start_s)
-    assert gaps_s.max() < LONGEST_GAP_S, gaps_s.max()
+    assert gaps_s.max() < LONGEST_GAP_S + machine.most_s(start_s), (gaps_s.max(), machine.most_s(start_s))
     assert_steady(phone.heard().between(start_s, end_s))
 
 
 def assert_steady(heard: Recording) -> None:
-    """The tone, without a hole of a tenth of a second."""
+    """The tone, without a hole as long as a gap may be."""
     assert len(heard.pcm) > len(silence(0.4)) // 6
     assert share_at(heard, TONE_HZ) > 0.9
-    assert heard.envelope(0.1).min() > 0.05
+    assert heard.envelope(LONGEST_GAP_S).min() > 0.05

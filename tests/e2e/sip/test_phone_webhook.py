@@ -20,7 +20,7 @@ from tests.e2e.sip.pjsua import running_pjsua
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60, method="signal")]
 
 SECRET = "known to the two of them"
-TIMEOUT_S = 0.8
+TIMEOUT_S = 2.0
 PERSONA = "You take orders."
 RULE_PERSONA = "30"
 """What the number `RINGS` says by itself."""
@@ -44,7 +44,7 @@ class Decided:
 
     async def ended(self) -> tuple[str, str | None]:
         """Reason and detail of the call that was begun, which has ended or is about to."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             while True:
                 _, body = await self.server.get("/v1/calls")
                 (call,) = body["calls"]

@@ -28,7 +28,7 @@ async def test_many_calls_in_a_row_leave_nothing_behind(server: SipServer, sipp:
 
     await sipp.call(scenarios.call(100), server.port, calls=CALLS, at_once=5, within_s=200)
     await server.wait_idle()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         while process.num_fds() > files:  # the questions of this test have connections too
             await asyncio.sleep(0.1)
     assert process.num_threads() <= threads
