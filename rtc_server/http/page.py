@@ -25,8 +25,8 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_FOR_DOCUMENTS = ("Content-Security-Policy", "Permissions-Policy")
-"""They say nothing to scripts, styles and pictures, and are longer than some of these."""
+_FOR_DOCUMENTS = ("Content-Security-Policy", "Permissions-Policy", "Referrer-Policy")
+"""Scripts, styles and pictures of ours ask nobody else for anything, and are shorter than these, some of them."""
 _DOCUMENTS = ("text/html", "image/svg+xml")
 _TYPES = {
     ".css": "text/css",

@@ -58,7 +58,8 @@ export class EndInSight {
   #onScroll() {
     const { scrollHeight, scrollTop, clientHeight } = this.#list;
     if (scrollHeight - scrollTop - clientHeight < NEAR_PX) this.#follows = true;
-    else if (scrollTop < this.#top && this.#size === size(this.#list)) this.#follows = false; // else the list has moved
+    // Else it is the list that has moved: browsers hold what is in sight where it is, whatever comes and goes above it.
+    else if (scrollTop < this.#top && !this.#isDue && this.#size === size(this.#list)) this.#follows = false;
     this.#top = scrollTop;
   }
 }

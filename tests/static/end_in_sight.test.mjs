@@ -65,7 +65,7 @@ test('what is added is followed once a frame, however much it is', () => {
 test('who scrolls back stays there, and follows again from the end on', () => {
   const { list, frame, grow, isAtEnd } = scene();
   grow(100);
-  frame();
+  for (let still = 0; still < 3; still++) frame();
   list.scrollTop = 300;
   grow(100);
   frame();
@@ -84,6 +84,16 @@ test('a list that turns out taller when it is drawn than it was taken for is fol
     list.height += taller;
     list.dispatchEvent(new Event('scroll'));
   }
+  frame();
+  assert.ok(isAtEnd());
+});
+
+test('what leaves at the top while more is added at the end does not count as scrolled back', () => {
+  const { list, frame, grow, isAtEnd } = scene();
+  grow(100);
+  frame();
+  grow(600);
+  list.scrollTop -= 150; // by the browser, which holds what is in sight
   frame();
   assert.ok(isAtEnd());
 });
