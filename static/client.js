@@ -77,6 +77,8 @@ export class RtcClient extends EventTarget {
   #capture = null;
   #inbox = new Inbox();
   #muted = false;
+  /** Whether it goes on with a conversation of another page. */
+  #takesOver = false;
   /** Whether the agent could be talked to before. */
   #wasLive = false;
   #degradedBy = '';
@@ -192,6 +194,7 @@ export class RtcClient extends EventTarget {
     this.#setState('connecting', '');
     this.#lifecycle.start();
     if (resume) {
+      this.#takesOver = true;
       this.#inbox = new Inbox(resume.lastEvent);
       this.#lines.resumeToken = resume.token;
     }
@@ -204,7 +207,7 @@ export class RtcClient extends EventTarget {
       let error = cause instanceof CallError ? cause : new CallError('connect_failed', String(cause), { cause });
       if (this.#endedBy === 'closed') error = new CallError('cancelled', 'the call was closed', { cause });
       else if (this.#endedBy) error = new CallError(this.#endedBy, 'the call ended while connecting', { cause });
-      await this.#finish(error.code, { tellServer: !resume });
+      await this.#finish(error.code, { tellServer: !this.#takesOver });
       throw error;
     }
   }
@@ -320,7 +323,10 @@ export class RtcClient extends EventTarget {
 
   /** The page may come back, so the slot is kept; but not the connection, or the server would wait for it. */
   #onLeaving() {
-    if (!this.#isUnderWay || this.resumption === null) return void this.close({ atOnce: true });
+    if (!this.#isUnderWay || this.resumption === null) {
+      const tellServer = this.#isUnderWay || !this.#takesOver; // what was to be resumed waits for the next page
+      return void this.#finish('closed', { tellServer, atOnce: true });
+    }
     this.#watch.stop();
     this.#lines.current?.close();
     this.#setState('degraded', NETWORK);
@@ -407,7 +413,7 @@ export class RtcClient extends EventTarget {
       const told = this.#api.deleteSession(sessionId);
       if (!atOnce) await Promise.race([told, new Promise((resolve) => setTimeout(resolve, GOODBYE_TIMEOUT_MS))]);
     }
-    this.#lines.close();
+    this.#lines.close({ isOver: tellServer || !this.#takesOver });
   }
 
   /**

@@ -182,7 +182,8 @@ const redial = new Redial({
   server,
   notices,
   dial: () => conversation.startAgain(settings.chosen()),
-  isBusy: () => byId('selftest').open || byId('settings-fields').contains(document.activeElement),
+  isBusy: () =>
+    byId('selftest').open || byId('settings-fields').contains(document.activeElement) || settings.problem !== null,
 });
 new KeptFocus(focusHeir);
 

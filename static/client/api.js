@@ -74,7 +74,7 @@ export class Api {
 
   /** @returns {Promise<ServerConfig>} */
   async config() {
-    return this.#json(await this.#request('GET', '/v1/config', { timeoutMs: CONFIG_TIMEOUT_MS }));
+    return this.#json('GET', '/v1/config', { timeoutMs: CONFIG_TIMEOUT_MS });
   }
 
   /**
@@ -84,7 +84,7 @@ export class Api {
    */
   async iceServers() {
     try {
-      const config = await this.#json(await this.#request('GET', '/v1/config', { timeoutMs: ICE_SERVERS_TIMEOUT_MS }));
+      const config = await this.#json('GET', '/v1/config', { timeoutMs: ICE_SERVERS_TIMEOUT_MS });
       return Array.isArray(config?.ice_servers) ? config.ice_servers : [];
     } catch (error) {
       if (!(error instanceof CallError)) throw error;
@@ -100,7 +100,7 @@ export class Api {
   async blob(path) {
     const response = await this.#request('GET', path);
     return response.blob().catch((cause) => {
-      throw brokenOff(`GET ${path}`, cause);
+      throw this.#unreachable(`GET ${path}: the answer broke off`, cause);
     });
   }
 
@@ -112,7 +112,7 @@ export class Api {
    * @returns {Promise<SessionAnswer>}
    */
   async createSession(request, timeoutMs) {
-    return answerOf(await this.#json(await this.#request('POST', '/v1/sessions', { body: request, timeoutMs })));
+    return answerOf(await this.#json('POST', '/v1/sessions', { body: request, timeoutMs }));
   }
 
   /**
@@ -122,7 +122,7 @@ export class Api {
    * @returns {Promise<SessionAnswer>}
    */
   async testConnectivity(sdp) {
-    return answerOf(await this.#json(await this.#request('POST', '/v1/connectivity', { body: { sdp, type: 'offer' } })));
+    return answerOf(await this.#json('POST', '/v1/connectivity', { body: { sdp, type: 'offer' } }));
   }
 
   /**
@@ -135,7 +135,7 @@ export class Api {
    */
   async renegotiate(id, sdp, timeoutMs) {
     const body = { sdp, type: 'offer' };
-    return answerOf(await this.#json(await this.#request('PATCH', `/v1/sessions/${encodeURIComponent(id)}`, { body, timeoutMs })));
+    return answerOf(await this.#json('PATCH', `/v1/sessions/${encodeURIComponent(id)}`, { body, timeoutMs }));
   }
 
   /**
@@ -178,34 +178,39 @@ export class Api {
         signal: AbortSignal.timeout(timeoutMs),
       });
     } catch (cause) {
-      throw new CallError('server_unreachable', `${method} ${path}: no answer from the server`, { hint: this.#baseUrl ? ELSEWHERE : HERE, cause });
+      throw this.#unreachable(`${method} ${path}: no answer from the server`, cause);
     }
     if (!response.ok) throw await errorOf(response, `${method} ${path}`);
     return response;
   }
 
-  /** @param {Response} response */
-  async #json(response) {
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {{body?: unknown, timeoutMs?: number}} [options]
+   */
+  async #json(method, path, options) {
+    const response = await this.#request(method, path, options);
     try {
       return await response.json();
     } catch (cause) {
-      if (!(cause instanceof SyntaxError)) throw brokenOff(response.url, cause);
+      if (!(cause instanceof SyntaxError)) throw this.#unreachable(`${method} ${path}: the answer broke off`, cause);
       throw new CallError('bad_answer', 'the server answered with something that is not JSON', {
         status: response.status,
         cause,
       });
     }
   }
-}
 
-/**
- * The network went away in the middle of an answer, or it took too long: as good as none.
- *
- * @param {string} what
- * @param {unknown} cause
- */
-function brokenOff(what, cause) {
-  return new CallError('server_unreachable', `${what}: the answer broke off`, { cause });
+  /**
+   * An answer that breaks off, or takes too long, is as good as none.
+   *
+   * @param {string} message
+   * @param {unknown} cause
+   */
+  #unreachable(message, cause) {
+    return new CallError('server_unreachable', message, { hint: this.#baseUrl ? ELSEWHERE : HERE, cause });
+  }
 }
 
 /**

@@ -37,9 +37,10 @@ export class Lines {
   #parts;
   #listeners;
   #closed = false;
+  #isOver = false;
   /** A new one for the conversation, on its way. @type {Line | null} */
   #next = null;
-  /** Whether the server has answered an attempt to resume that came to nothing: it may have got through over there. */
+  /** Whether the server has answered the last attempt that is not (yet) the line in use: it may be there already. */
   #answered = false;
   /** @type {RTCIceServer[]} */
   #serversIceServers = [];
@@ -109,9 +110,15 @@ export class Lines {
     if (line.stream) this.#listeners.track(line.stream);
   }
 
-  /** May be called twice. */
-  close() {
+  /**
+   * May be called twice.
+   *
+   * @param {{isOver?: boolean}} [options] Whether the conversation is, too; else what an answer on its way brings is left to
+   *   the next page.
+   */
+  close({ isOver = true } = {}) {
     this.#closed = true;
+    this.#isOver = isOver;
     this.current?.close();
     this.#next?.close();
   }
@@ -142,7 +149,7 @@ export class Lines {
     this.#answered = false;
     const answer = await api.createSession({ sdp, type: 'offer', ...prompt, ...resume }, timeoutMs);
     this.#answered = true;
-    if (this.#closed && answer.id !== this.sessionId) await api.deleteSession(answer.id); // nobody else knows of it
+    if (this.#isOver && answer.id !== this.sessionId) await api.deleteSession(answer.id); // nobody else knows of it
     this.#throwIfClosed();
     this.sessionId = answer.id;
     this.resumeToken = answer.resume_token ?? this.resumeToken;

@@ -20,65 +20,65 @@ const KIND = 'connectivity.ok';
  * @param {import('./api.js').Api} parts.api
  * @param {typeof globalThis.RTCPeerConnection} [parts.PeerConnection]
  * @param {RTCIceServer[]} [parts.iceServers] Beside those of the server.
- * @param {AbortSignal} [parts.signal]
+ * @param {AbortSignal} [parts.signal] Gives it up; what is under way is not waited for.
  * @returns {Promise<NetworkResult>}
  * @throws {CallError} `no_webrtc`, `ice_failed`, `cancelled`, and what the server refuses with.
  */
 export async function testNetwork({ api, PeerConnection = globalThis.RTCPeerConnection, iceServers = [], signal }) {
   if (!PeerConnection) throw new CallError('no_webrtc', 'this browser has no RTCPeerConnection');
-  const goOn = () => {
-    if (signal?.aborted) throw givenUp();
-  };
-  goOn();
-  const servers = await api.iceServers();
-  goOn();
-  const peer = new PeerConnection({ bundlePolicy: 'max-bundle', iceServers: [...servers, ...iceServers] });
+  if (signal?.aborted) throw givenUp();
+  const over = new AbortController();
+  const orGivenUp = racing(signal, over.signal);
+  /** @type {RTCPeerConnection | null} */
+  let peer = null;
   try {
-    const answered = firstMessage(peer, peer.createDataChannel('connectivity'), signal);
+    const servers = await orGivenUp(api.iceServers());
+    peer = new PeerConnection({ bundlePolicy: 'max-bundle', iceServers: [...servers, ...iceServers] });
+    const answered = firstMessage(peer, peer.createDataChannel('connectivity'), over.signal);
     answered.catch(() => {}); // it may fail while the answer is waited for, which fails first then
-    await peer.setLocalDescription();
-    goOn();
-    const { sdp } = await api.testConnectivity(peer.localDescription?.sdp ?? '');
-    goOn();
-    await peer.setRemoteDescription({ type: 'answer', sdp });
-    const { address = '' } = JSON.parse(await answered);
-    const { localCandidate, protocol, roundTripMs } = readStats(/** @type {any} */ (await peer.getStats()));
+    await orGivenUp(peer.setLocalDescription());
+    const { sdp } = await orGivenUp(api.testConnectivity(peer.localDescription?.sdp ?? ''));
+    await orGivenUp(peer.setRemoteDescription({ type: 'answer', sdp }));
+    const { address = '' } = JSON.parse(await orGivenUp(answered));
+    const { localCandidate, protocol, roundTripMs } = readStats(/** @type {any} */ (await orGivenUp(peer.getStats())));
     return { isRelayed: localCandidate === 'relay', protocol, roundTripMs, address: String(address) };
   } catch (cause) {
     throw cause instanceof CallError ? cause : new CallError('connect_failed', String(cause), { cause });
   } finally {
-    peer.close();
+    over.abort();
+    peer?.close();
   }
+}
+
+/**
+ * @param {AbortSignal | undefined} signal
+ * @param {AbortSignal} over Nobody listens to `signal` any more.
+ * @returns {<T>(work: Promise<T>) => Promise<T>} Waits for it, but not beyond `signal`.
+ */
+function racing(signal, over) {
+  /** @type {Promise<never>} */
+  const gaveUp = new Promise((_, reject) => signal?.addEventListener('abort', () => reject(givenUp()), { signal: over }));
+  gaveUp.catch(() => {}); // nothing may be waited for just then
+  return (work) => Promise.race([gaveUp, work]);
 }
 
 /**
  * @param {RTCPeerConnection} peer
  * @param {RTCDataChannel} channel
- * @param {AbortSignal} [signal]
+ * @param {AbortSignal} over It is not waited for any more.
  * @returns {Promise<string>}
  */
-function firstMessage(peer, channel, signal) {
+function firstMessage(peer, channel, over) {
   return new Promise((resolve, reject) => {
-    const over = new AbortController();
-    const fail = (/** @type {CallError} */ error) => {
-      clearTimeout(timer);
-      over.abort();
-      reject(error);
-    };
-    const noWay = (/** @type {string} */ why) => fail(new CallError('ice_failed', why));
+    const noWay = (/** @type {string} */ why) => reject(new CallError('ice_failed', why));
     const timer = setTimeout(() => noWay(`no connection within ${TIMEOUT_MS / 1000} s`), TIMEOUT_MS);
+    over.addEventListener('abort', () => clearTimeout(timer));
     const on = (/** @type {EventTarget} */ target, /** @type {string} */ type, /** @type {(event: any) => void} */ handle) =>
-      target.addEventListener(type, handle, { signal: over.signal });
-    on(channel, 'message', ({ data }) => {
-      if (!String(data).includes(KIND)) return;
-      clearTimeout(timer);
-      over.abort();
-      resolve(String(data));
-    });
+      target.addEventListener(type, handle, { signal: over });
+    on(channel, 'message', ({ data }) => String(data).includes(KIND) && resolve(String(data)));
     on(peer, 'connectionstatechange', () => {
       if (peer.connectionState === 'failed') noWay('ICE found no way to the server');
     });
-    if (signal) on(signal, 'abort', () => fail(givenUp()));
   });
 }
 

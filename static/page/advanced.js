@@ -15,7 +15,7 @@ const NAMES = ['seed', ...SAMPLING];
 
 export class Advanced {
   #root;
-  /** @type {Map<Name, {input: HTMLInputElement, problem: HTMLElement}>} */
+  /** @type {Map<Name, {row: HTMLElement, input: HTMLInputElement, problem: HTMLElement}>} */
   #fields = new Map();
   /** @type {SamplingSettings | null} */
   #settings = null;
@@ -31,16 +31,19 @@ export class Advanced {
   }
 
   /**
-   * @param {SamplingSettings | null} settings Null: this engine does not sample.
+   * @param {SamplingSettings | null} settings Null: this engine does not sample. It gets the seed all the same, and so that
+   *   is to be seen.
    * @param {number} [maxSeed]
    */
   offer(settings, maxSeed = Number.MAX_SAFE_INTEGER) {
     this.#settings = settings;
     this.#maxSeed = Math.min(maxSeed, Number.MAX_SAFE_INTEGER); // beyond it JSON of this side is not exact
-    this.#root.hidden = settings === null;
+    this.#root.hidden = false;
     for (const name of SAMPLING) {
       const field = this.#fields.get(name);
-      if (field && settings) field.input.placeholder = String(settings[name].default);
+      if (!field) continue;
+      field.row.hidden = settings === null;
+      if (settings) field.input.placeholder = String(settings[name].default);
     }
     for (const name of NAMES) this.#check(name);
   }
@@ -122,7 +125,7 @@ export class Advanced {
     });
     row.append(label, input, problem);
     numbers.append(row);
-    this.#fields.set(name, { input, problem });
+    this.#fields.set(name, { row, input, problem });
   }
 }
 

@@ -84,7 +84,7 @@ export class Call {
    *
    * @param {number} durationMs So long.
    * @param {number} nowMs
-   * @returns {boolean} False where there is a call already, or has been one.
+   * @returns {boolean} False where there is a call already, or one has ended.
    */
   resume(durationMs, nowMs) {
     if (this.#phase !== 'ready' && this.#phase !== 'failed') return false;

@@ -70,8 +70,8 @@ export class Conversation extends Emitter {
   /** Ties frames of the engine to RTP time. @type {{frame: number, rtpTimestamp: number} | null} */
   #anchor = null;
   #heardMs = 0;
-  /** Whether `began` was told since `fresh`. */
-  #hasBegun = false;
+  /** When `began` was told to be, since `fresh`. @type {number | null} */
+  #beganMs = null;
   /** @type {import('./call.js').CallState} */
   #told = 'ready';
 
@@ -123,11 +123,11 @@ export class Conversation extends Emitter {
    *
    * @param {import('./handover.js').HandedOver} left
    */
-  async resume({ resumption, turns, left = 0, durationMs, muted }) {
+  async resume({ resumption, turns, left = 0, durationMs, beganAgoMs = durationMs, muted }) {
     const now = performance.now();
     if (!this.call.resume(durationMs, now)) return;
     this.#refresh({ muted });
-    this.#begin(now - durationMs);
+    this.#begin(now - beganAgoMs);
     if (left) this.emit('left', left);
     this.transcript.restore(turns, now, left);
     await this.#connect({ resume: resumption });
@@ -138,9 +138,11 @@ export class Conversation extends Emitter {
     const resumption = this.client?.resumption ?? null;
     const { durationMs } = this.call;
     if (resumption === null || durationMs === null) return null;
-    const turns = this.transcript.kept(performance.now());
+    const now = performance.now();
+    const turns = this.transcript.kept(now);
     const left = this.transcript.left + this.transcript.turns.length - turns.length;
-    return { resumption, turns, left, durationMs, muted: this.#muted };
+    const beganAgoMs = this.#beganMs === null ? durationMs : now - this.#beganMs;
+    return { resumption, turns, left, durationMs, beganAgoMs, muted: this.#muted };
   }
 
   /** @param {{atOnce?: boolean}} [options] */
@@ -198,15 +200,15 @@ export class Conversation extends Emitter {
   #refresh({ muted }) {
     this.#muted = muted;
     this.transcript = this.#newTranscript();
-    this.#hasBegun = false;
+    this.#beganMs = null;
     this.#reset();
     this.emit('fresh');
   }
 
   /** @param {number} atMs */
   #begin(atMs) {
-    if (this.#hasBegun) return;
-    this.#hasBegun = true;
+    if (this.#beganMs !== null) return;
+    this.#beganMs = atMs;
     this.emit('began', atMs);
   }
 
@@ -377,18 +379,18 @@ export class Conversation extends Emitter {
   /** @param {unknown} error */
   #fail(error) {
     const problem = error instanceof CallError ? error : new CallError('failed', String(error));
-    if (problem.code === 'cancelled') return this.#stop('ended', 'closed');
-    this.#stop('failed', problem.code);
-    this.emit('problem', problem);
+    if (problem.code === 'cancelled') this.#stop('ended', 'closed');
+    else if (this.#stop('failed', problem.code)) this.emit('problem', problem);
   }
 
   /**
    * @param {'ended' | 'failed'} phase
    * @param {string} reason
+   * @returns {boolean} False where it is over already.
    */
   #stop(phase, reason) {
     this.#connecting = false;
-    if (!this.call.enter(phase, performance.now())) return;
+    if (!this.call.enter(phase, performance.now())) return false;
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
     clearTimeout(this.#wordTimer);
@@ -399,6 +401,7 @@ export class Conversation extends Emitter {
     this.transcript.end();
     this.#tell();
     if (phase === 'ended') this.emit('ended', reason);
+    return true;
   }
 
   #tell() {

@@ -12,6 +12,8 @@ export class CopyButton {
    * @param {{copied: string, byHand: string}} says
    */
   constructor({ copy, told, text }, make, { copied, byHand }) {
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
     copy.addEventListener('click', async () => {
       const made = make();
       try {
@@ -26,7 +28,8 @@ export class CopyButton {
         text.scrollLeft = 0;
         told.textContent = byHand;
       }
-      setTimeout(() => (told.textContent = ''), TOLD_MS);
+      clearTimeout(timer);
+      timer = setTimeout(() => (told.textContent = ''), TOLD_MS);
     });
   }
 }

@@ -11,12 +11,10 @@ export class Emitter {
    * @template {keyof Events} T
    * @param {T} type
    * @param {(...args: Events[T]) => void} handle Must not throw.
-   * @returns {() => void} Takes the handler back.
    */
   on(type, handle) {
     const handlers = this.#handlers.get(type) ?? new Set();
     this.#handlers.set(type, handlers.add(handle));
-    return () => handlers.delete(handle);
   }
 
   /**

@@ -10,6 +10,8 @@
  * @property {import('../client/transcript.js').KeptTurn[]} turns The last ones.
  * @property {number} [left] How many were said before them.
  * @property {number} durationMs
+ * @property {number} [beganAgoMs] Since the first call of those whose words are here; longer than this one where it was made
+ *   again.
  * @property {boolean} muted
  * @property {Record<import('./turntaking.js').Kind, number>} [counts] What happened between the two voices.
  */

@@ -162,8 +162,10 @@ export class Keys {
     if (isHeldPress(event, inside)) event.preventDefault();
     if (!this.#conversation.call.isActive) return;
     const does = meaning(event, inside);
-    if (does === 'hold') event.preventDefault(); // the page would scroll
-    if (does === 'hold') this.#held.hold(); // one that only repeats has come back with the keyboard, still held
+    if (does === 'hold') {
+      event.preventDefault(); // the page would scroll
+      this.#held.hold(); // one that only repeats has come back with the keyboard, still held
+    }
     if (does === 'toggle' && !event.repeat) this.#held.toggle();
   }
 }

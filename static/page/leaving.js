@@ -4,6 +4,8 @@
  */
 export class Leaving {
   #parts;
+  /** Whether the page is gone. It is told that it is hidden after that, when there may be no call any more. */
+  #hasLeft = false;
 
   /**
    * @param {object} parts
@@ -18,14 +20,16 @@ export class Leaving {
     this.#parts = parts;
     const { conversation } = parts;
     around.window.addEventListener('pagehide', () => {
+      this.#hasLeft = true;
       if (!this.#put()) conversation.end({ atOnce: true });
     });
     around.window.addEventListener('pageshow', (event) => {
+      this.#hasLeft = false;
       if (/** @type {PageTransitionEvent} */ (event).persisted) this.#takeBack();
     });
     around.document.addEventListener('visibilitychange', () => {
-      if (around.document.visibilityState === 'hidden') this.#put();
-      else this.#takeBack();
+      if (around.document.visibilityState !== 'hidden') this.#takeBack();
+      else if (!this.#hasLeft) this.#put();
     });
   }
 
@@ -33,8 +37,9 @@ export class Leaving {
   #put() {
     const { conversation, left } = this.#parts;
     const call = conversation.handOver();
-    const isKept = this.#handOver(call ?? left.call);
-    return call !== null && isKept;
+    if (!left.call) return this.#handOver(call);
+    // The server's time for it has begun already.
+    return this.#handOver({ ...(call ?? left.call), untilMs: left.call.untilMs });
   }
 
   /** What others could take lies in the tab only while nobody sees the page. */
@@ -42,7 +47,7 @@ export class Leaving {
     this.#handOver(null);
   }
 
-  /** @param {import('./handover.js').HandedOver | null} call */
+  /** @param {(import('./handover.js').HandedOver & {untilMs?: number}) | null} call */
   #handOver(call) {
     const { handover, keptS, epochMs = Date.now } = this.#parts;
     return handover.put(call, epochMs(), keptS());

@@ -2,9 +2,9 @@
  * The one place where the page says that something is wrong.
  *
  * @typedef {import('../strings/en.js').Message} Message
- * @typedef {'error' | 'warning' | 'server' | 'sound' | 'microphone' | 'redial' | 'setup'} Kind `server` goes away when the server is well,
- *   `sound` on a gesture, `microphone` when that is back, `redial` with the next call, `setup` when another is chosen; `warning`, `sound` and `microphone`
- *   with the call that they are about.
+ * @typedef {'error' | 'warning' | 'server' | 'sound' | 'microphone' | 'redial' | 'setup'} Kind `server` goes away when the
+ *   server is well, `sound` on a gesture, `microphone` when that is back, `redial` with the next call, `setup` when another
+ *   is chosen; `warning`, `sound` and `microphone` with the call that they are about.
  */
 export class Notices {
   #box;

@@ -35,7 +35,10 @@ export class Recorder {
     return typeof AudioContext !== 'undefined' && typeof MediaRecorder !== 'undefined' && kind() !== undefined;
   }
 
-  /** To be made in a gesture, or the context may stay silent. Records from now on, silence at first. */
+  /**
+   * To be made in a gesture, or the context may stay silent. Records from now on, silence at first. Throws where it
+   * cannot.
+   */
   constructor() {
     this.#kind = /** @type {typeof KINDS[0]} */ (kind());
     this.#context = new AudioContext();
@@ -44,20 +47,27 @@ export class Recorder {
     this.#destination.channelCount = 2;
     this.#merger.connect(this.#destination);
     this.#context.resume().catch(() => {});
-    this.#recorder = new MediaRecorder(this.#destination.stream, {
-      mimeType: this.#kind.type,
-      audioBitsPerSecond: BITS_PER_SECOND,
-    });
-    this.#recorder.addEventListener('dataavailable', ({ data }) => data.size && this.#pieces.push(data));
-    this.#recorder.start(PIECE_MS);
+    try {
+      this.#recorder = new MediaRecorder(this.#destination.stream, {
+        mimeType: this.#kind.type,
+        audioBitsPerSecond: BITS_PER_SECOND,
+      });
+      this.#recorder.addEventListener('dataavailable', ({ data }) => data.size && this.#pieces.push(data));
+      this.#recorder.start(PIECE_MS);
+    } catch (error) {
+      this.#context.close();
+      throw error;
+    }
   }
 
   /**
-   * Hear these from now on. The same streams again, or none yet, change nothing.
+   * Hear these from now on. The same streams again, or none yet, change nothing. To be called again and again: a phone
+   * suspends the context (a call, another app), and it stays so until it is asked.
    *
    * @param {{you: MediaStream | null, agent: MediaStream | null}} streams
    */
   hear({ you, agent }) {
+    if (this.#context.state !== 'running') this.#context.resume().catch(() => {});
     this.#connect(YOU, you);
     this.#connect(AGENT, agent);
   }

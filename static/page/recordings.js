@@ -1,7 +1,8 @@
 import * as messages from './messages.js';
 
 /**
- * The recordings that a person makes. None is lost for another: one that was not saved stays through the calls after it.
+ * The recordings that a person makes, up to ten. One that was not saved stays through the calls after it; where there are
+ * too many a saved one leaves first.
  *
  * Who presses Record wants a call recorded, from here or, between two calls, the next one from its beginning; until the
  * button is pressed again, or the call ends as somebody wanted. So a call that breaks and is made again is recorded on.
@@ -11,7 +12,7 @@ import * as messages from './messages.js';
 
 /** Streams change with every reconnection and every other microphone. */
 const STREAMS_EVERY_MS = 250;
-/** An hour of sound is 60 MB. The oldest leaves first. */
+/** An hour of sound is 60 MB. */
 export const MAX_KEPT = 10;
 
 export class Recordings {
@@ -84,6 +85,7 @@ export class Recordings {
     } catch (error) {
       this.isWanted = false; // the call goes on without
       console.warn('the browser does not record:', error);
+      this.#conversation.emit('problem', { code: 'not_recorded' });
       return this.#onChange();
     }
     this.#hasCall = false;
@@ -128,7 +130,9 @@ export class Recordings {
     let name = this.#name(suffix);
     for (let number = 2; isTaken(name); number++) name = this.#name(`-${number}${suffix}`);
     this.kept.push({ blob, name, isSaved: false });
-    if (this.kept.length > MAX_KEPT) this.kept.shift();
+    if (this.kept.length <= MAX_KEPT) return;
+    const spare = this.kept.findIndex(({ isSaved }) => isSaved);
+    this.kept.splice(Math.max(spare, 0), 1);
   }
 
   /** There is another call now. */

@@ -31,7 +31,7 @@ export class Redial {
   #untilMs = -Infinity;
   /** Why the call broke that is to be made again. */
   #reason = '';
-  /** One broken call is made again; one that breaks before the agent could be talked to is not. */
+  /** One broken call is made again; one that breaks before the agent could be talked to only if it is one of ours. */
   #wasLive = false;
   /** Whether the call is one of ours, until the agent can be talked to. */
   #isOurs = false;
@@ -40,7 +40,7 @@ export class Redial {
    * @param {object} parts
    * @param {import('./conversation.js').Conversation} parts.conversation
    * @param {{refresh: () => Promise<boolean>, config: import('../client/api.js').ServerConfig | null}} parts.server
-   * @param {Pick<import('./notices.js').Notices, 'show'>} parts.notices
+   * @param {Pick<import('./notices.js').Notices, 'show' | 'hide'>} parts.notices
    * @param {() => void} parts.dial Start a call for a person who has pressed nothing.
    * @param {() => boolean} parts.isBusy Whether the person is at something that a call would take away.
    * @param {() => number} [parts.clock] Milliseconds, monotone.
@@ -57,6 +57,7 @@ export class Redial {
     });
     conversation.on('state', () => {
       if (conversation.call.phase === 'live') {
+        if (this.#isOurs) notices.show(strings.redial.again, 'warning');
         this.#wasLive = true;
         this.#isOurs = false;
       }
@@ -119,7 +120,7 @@ export class Redial {
   #callAgain() {
     this.#stop();
     this.#isOurs = true;
-    this.#notices.show(strings.redial.again, 'warning');
+    this.#notices.hide('redial');
     this.#dial();
   }
 

@@ -22,7 +22,8 @@ export class ServerView {
   #conversation;
   #onConfig;
   #onBack;
-  #isBeingRead = false;
+  /** Runs while what is said of a call that got no answer is being read. @type {ReturnType<typeof setTimeout> | null} */
+  #readTimer = null;
 
   /**
    * @param {object} parts
@@ -75,9 +76,10 @@ export class ServerView {
   /** @param {ServerConfig['connectivity']} reach */
   #tell(reach) {
     const notices = this.#notices;
+    if (notices.kind === 'server' && this.#readTimer !== null) return;
     if (reach && !reach.ok) {
       if (!notices.isShown || notices.kind === 'server') notices.show(messages.noConnectivity(reach.message), 'server');
-    } else if (notices.kind === 'server' && !this.#isBeingRead) {
+    } else if (notices.kind === 'server') {
       notices.hide('server');
       if (this.#conversation.call.phase === 'failed') this.#onBack();
     }
@@ -86,9 +88,9 @@ export class ServerView {
   /** A call got no answer: the badge need not wait for the next question. @param {string} code */
   #onProblem(code) {
     this.#drawDown(code);
-    this.#isBeingRead = true;
-    setTimeout(() => {
-      this.#isBeingRead = false;
+    if (this.#readTimer !== null) clearTimeout(this.#readTimer);
+    this.#readTimer = setTimeout(() => {
+      this.#readTimer = null;
       if (!this.#conversation.call.isActive) this.refresh();
     }, READ_MS);
   }

@@ -92,14 +92,20 @@ export class Settings {
     return link(this.#setup(), location);
   }
 
+  /** Why no call can be started with what is chosen; null where it can. @returns {import('./messages.js').Message | null} */
+  get problem() {
+    const length = chars(this.#elements.persona.value);
+    return !this.#maxChars || length <= this.#maxChars ? null : strings.personaTooLong(length, this.#maxChars);
+  }
+
   /** Why no call can be made with it, and where; null where one can. @returns {import('../strings/en.js').Message | null} */
   check() {
-    const { persona, root } = this.#elements;
-    const length = chars(persona.value);
-    if (!this.#maxChars || length <= this.#maxChars) return null;
-    root.open = true;
-    persona.focus();
-    return strings.personaTooLong(length, this.#maxChars);
+    const { problem } = this;
+    if (problem) {
+      this.#elements.root.open = true;
+      this.#elements.persona.focus();
+    }
+    return problem;
   }
 
   /** The words of the call need the room. */
@@ -166,11 +172,15 @@ export class Settings {
     this.#tell();
     this.#onChange();
     const setup = this.#setup();
-    history.replaceState(history.state, '', location.pathname + location.search + writeAddress(setup, location.hash));
     try {
       this.#storage?.setItem(STORAGE_KEY, JSON.stringify(setup));
     } catch {
       // full or forbidden: the choice holds for this page only
+    }
+    try {
+      history.replaceState(history.state, '', location.pathname + location.search + writeAddress(setup, location.hash));
+    } catch {
+      // too many in a short time, as whoever types makes them: a later one has it all
     }
   }
 

@@ -73,14 +73,14 @@ export function link(setup, { origin, pathname, search, hash }) {
 }
 
 /**
- * What of a set-up a server cannot do.
+ * What of a set-up a server cannot do. A seed is every engine's to take, also of one that does not sample.
  *
  * @param {Setup} setup
  * @param {Pick<import('../client/api.js').EngineInfo, 'voices' | 'sampling'>} engine
  * @returns {{voice: string, numbers: boolean}} `voice`: one that it does not have, or ''.
  */
-export function missing({ voice, seed, sampling }, { voices, sampling: settings }) {
-  const hasNumbers = [seed, ...Object.values(sampling)].some((typed) => typed !== '');
+export function missing({ voice, sampling }, { voices, sampling: settings }) {
+  const hasNumbers = Object.values(sampling).some((typed) => typed !== '');
   return { voice: voices.includes(voice) ? '' : voice, numbers: hasNumbers && !settings };
 }
 

@@ -122,6 +122,10 @@ export default {
       title: 'The browser holds back the sound',
       text: 'Click or tap anywhere on the page, or press a key, to hear the agent.',
     },
+    not_recorded: {
+      title: 'This browser does not record',
+      text: 'The call goes on without a recording. To have one, use another browser, or a newer one.',
+    },
     server_unreachable: {
       title: 'The server does not answer',
       text: 'Check that it is still running and that you are online, and try again.',
@@ -256,7 +260,7 @@ export default {
 
   /** What the server cannot do of a link or of what was chosen at the last visit. */
   noVoice: (/** @type {string} */ wanted, /** @type {string} */ used) => `This server has no voice ${wanted}: ${used} is used.`,
-  noNumbers: 'This agent takes no seed and no sampling: those of the link are not used.',
+  noNumbers: 'This agent does not sample: those numbers of the link are not used.',
   /** @type {(chars: number, most: number) => Message} */
   personaTooLong: (chars, most) => ({
     title: 'The persona is too long',

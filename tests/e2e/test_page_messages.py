@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import Route, expect
 
 from tests.e2e.conftest import OpenChromium, Serve
-from tests.e2e.page import TalkPage
+from tests.e2e.page import LIVE_STATES, TalkPage
 from tests.e2e.server import ServerProcess
 from tests.e2e.speech import chatter, silence, write_microphone
 
@@ -119,6 +119,20 @@ async def test_what_the_browser_refuses_with(
     await talk.page.evaluate("void (HTMLMediaElement.prototype.play = async () => {})")
     await talk.status.click()
     await expect(talk.error).to_be_empty()
+    await talk.end()
+
+
+async def test_a_browser_that_does_not_record_says_so_and_the_call_goes_on(
+    shared_echo: ServerProcess, open_chromium: OpenChromium, microphone: Path
+) -> None:
+    talk = TalkPage(await (await open_chromium(shared_echo, microphone)).open())
+    await talk.page.evaluate(
+        "void (MediaRecorder.prototype.start = () => { throw new DOMException('', 'NotSupportedError'); })"
+    )
+    await talk.start()
+    await talk.page.locator("#record").click()
+    await reads_well(talk, "This browser does not record", state=LIVE_STATES)
+    await expect(talk.page.locator("#record")).to_have_attribute("aria-pressed", "false")
     await talk.end()
 
 

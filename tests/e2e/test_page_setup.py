@@ -78,13 +78,15 @@ async def test_a_voice_can_be_listened_to_before_a_call(
     await expect(talk.error).to_be_empty()
 
 
-async def test_an_engine_that_does_not_sample_offers_no_numbers(
+async def test_an_engine_that_does_not_sample_offers_the_seed_only(
     shared_echo: ServerProcess, open_chromium: OpenChromium
 ) -> None:
     talk = TalkPage(await (await open_chromium(shared_echo)).open("/#seed=7&text_top_k=9&persona=Ada"))
     await expect(talk.persona).to_have_value("Ada")
-    await expect(talk.page.locator("#setup-told")).to_contain_text("no seed and no sampling")
-    await expect(talk.page.locator("#advanced")).to_be_hidden()
+    await expect(talk.page.locator("#setup-told")).to_contain_text("does not sample")
+    await expect(talk.page.get_by_label("Seed")).to_have_value("7")
+    await expect(talk.page.get_by_label("Seed")).to_be_visible()
+    await expect(talk.page.get_by_label("Top-k of the words")).to_be_hidden()
     await expect(talk.page.get_by_test_id("voice-sample")).to_be_hidden()
 
 

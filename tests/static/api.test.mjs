@@ -63,9 +63,17 @@ test('a server that does not answer is unreachable', async () => {
 test('a body that breaks off is a server that cannot be reached, and not somebody else', async () => {
   const broken = () => Promise.reject(new TypeError('network error'));
   const response = Object.assign(json({}), { json: broken, blob: broken });
-  const api = new Api({ fetch: serving(response).fetch });
-  for (const asked of [api.config(), api.blob('/v1/voices/a/sample'), api.createSession({ sdp: '', type: 'offer' })]) {
-    await assert.rejects(asked, { name: 'CallError', code: 'server_unreachable', status: 0 });
+  Object.defineProperty(response, 'url', { value: 'https://other/v1/config' });
+  for (const [baseUrl, hint] of [['', /^check that it is still running$/], ['https://other', /--allow-origin/]]) {
+    const api = new Api({ baseUrl, fetch: serving(response).fetch });
+    for (const [what, asked] of [
+      ['GET /v1/config', api.config()],
+      ['GET /v1/voices/a/sample', api.blob('/v1/voices/a/sample')],
+      ['POST /v1/sessions', api.createSession({ sdp: '', type: 'offer' })],
+    ]) {
+      const message = `${what}: the answer broke off`;
+      await assert.rejects(asked, { name: 'CallError', code: 'server_unreachable', status: 0, message, hint });
+    }
   }
 });
 

@@ -282,6 +282,37 @@ test('a call is handed over with its words, and goes on in another page', async 
   assert.ok(second.conversation.transcript.turns.every(({ final }) => final));
 });
 
+test('words of a call that was made again keep their times over a reload', async () => {
+  let nowMs = 20_000;
+  mock.method(performance, 'now', () => nowMs);
+  const first = await live();
+  nowMs += 30_000;
+  first.client.become('ended', 'server_stopping');
+  const { client } = await live(first, (options) => first.conversation.startAgain(options));
+  nowMs += 5_000;
+  client.emit('input.transcript', { item: 0, text: 'Hello', final: true, start_ms: 0, end_ms: 900 });
+  nowMs += 5_000;
+  const left = JSON.parse(JSON.stringify(first.conversation.handOver()));
+  assert.equal(left.beganAgoMs, 40_000);
+
+  const { conversation } = scene();
+  const told = [];
+  for (const event of ['began', 'turn']) conversation.on(event, (value) => told.push(value));
+  conversation.resume(left);
+  assert.equal(told[1].startedMs - told[0], 35_000);
+});
+
+test('a call that its caller ends while it fails is not told as trouble', async () => {
+  const { conversation, grant, heard } = scene();
+  const started = conversation.start({});
+  grant();
+  await settle();
+  conversation.end();
+  FakeClient.newest.refuse(new CallError('ice_failed', 'no way'));
+  await started;
+  assert.deepEqual([heard.states.at(-1), heard.problems], ['ended', []]);
+});
+
 test('a call that cannot be taken up is told, and a new one can be started', async () => {
   const { conversation, grant, heard } = scene();
   const resumed = conversation.resume({ resumption: { token: 't', lastEvent: 1 }, turns: [], durationMs: 1, muted: false });

@@ -18,12 +18,16 @@ function scene({ handOver = CALL, left = null, isForbidden = false } = {}) {
     removeItem: (key) => items.delete(key),
   };
   const ended = [];
-  const conversation = { handOver: () => handOver, end: (options) => ended.push(options) };
+  const parts = { left: { call: left }, handOver };
+  const conversation = { handOver: () => parts.handOver, end: (options) => ended.push(options) };
   const around = { window: new EventTarget(), document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) };
   const epochMs = () => 1_000_000;
-  new Leaving({ conversation, handover: new Handover(shelf), left: { call: left }, keptS: () => 60, epochMs }, around);
+  new Leaving({ conversation, handover: new Handover(shelf), left: parts.left, keptS: () => 60, epochMs }, around);
   return {
     ended,
+    forget() {
+      parts.left.call = parts.handOver = null;
+    },
     window: (type, fields = {}) => around.window.dispatchEvent(Object.assign(new Event(type), fields)),
     see(visibilityState) {
       around.document.visibilityState = visibilityState;
@@ -62,4 +66,23 @@ test('a call of the page before that was not taken up goes to the page after', (
   const { window, kept } = scene({ handOver: null, left });
   window('pagehide');
   assert.deepEqual(kept(), left);
+});
+
+test('a reload while a call is being taken up leaves it to the page after, for the time that is left', () => {
+  const left = { ...CALL, untilMs: 1_005_000 };
+  const fresher = { ...CALL, resumption: { token: 't', lastEvent: 9 } };
+  const { window, see, kept, ended, forget } = scene({ handOver: fresher, left });
+  window('pagehide');
+  forget(); // the client is closed with the page
+  see('hidden');
+  assert.deepEqual(kept(), { ...fresher, untilMs: left.untilMs });
+  assert.deepEqual(ended, []);
+});
+
+test('a page that comes back is hidden and seen as before', () => {
+  const { window, see, kept } = scene();
+  window('pagehide');
+  window('pageshow', { persisted: true });
+  see('hidden');
+  assert.notEqual(kept(), null);
 });

@@ -13,8 +13,8 @@ test('a full server says how many lines there are and when to come back', () => 
 test('each trouble that a caller can meet says what happened and what to do', () => {
   const codes = [
     'insecure_context', 'no_webrtc', 'microphone_denied', 'microphone_blocked_by_system', 'microphone_missing',
-    'microphone_busy', 'microphone_failed', 'session_not_found', 'too_many_resumes', 'sound_blocked', 'server_unreachable', 'unauthorized',
-    'forbidden_origin', 'engine_draining', 'engine_unavailable', 'too_many_half_open', 'ice_failed', 'dtls_failed',
+    'microphone_busy', 'microphone_failed', 'session_not_found', 'too_many_resumes', 'sound_blocked', 'not_recorded',
+    'server_unreachable', 'unauthorized', 'forbidden_origin', 'engine_draining', 'engine_unavailable', 'too_many_half_open', 'ice_failed', 'dtls_failed',
     'unknown_voice', 'bad_answer',
   ];
   const titles = codes.map((code) => messages.trouble({ code }).title);

@@ -113,3 +113,35 @@ test('a test that was given up before it could begin asks the server for nothing
     assert.ok(peers.every(({ closed }) => closed));
   }
 });
+
+test('a test that is given up waits for nothing that is under way', { timeout: 5_000 }, async () => {
+  const turns = () => new Promise((resolve) => setImmediate(resolve));
+  for (const slow of ['iceServers', 'setLocalDescription', 'testConnectivity', 'setRemoteDescription', 'getStats']) {
+    const { api, PeerConnection, peers } = network();
+    (slow in api ? api : PeerConnection.prototype)[slow] = () => new Promise(() => {});
+    const giveUp = new AbortController();
+    let failure = null;
+    testNetwork({ api, PeerConnection, signal: giveUp.signal }).catch((error) => (failure = error));
+    await turns();
+    giveUp.abort();
+    await turns();
+    assert.equal(failure?.code, 'cancelled', slow);
+    assert.ok(peers.every(({ closed }) => closed));
+  }
+});
+
+test('however a test ends, no timer and no listener stays behind', async (t) => {
+  const started = t.mock.method(globalThis, 'setTimeout');
+  const stopped = t.mock.method(globalThis, 'clearTimeout');
+  for (const refuses of [undefined, new CallError('too_many_tests', 'busy')]) {
+    const giveUp = new AbortController();
+    const listens = t.mock.method(giveUp.signal, 'addEventListener');
+    const before = started.mock.callCount();
+    await testNetwork({ ...network({ refuses }), signal: giveUp.signal }).catch(() => {});
+    const cleared = stopped.mock.calls.map(({ arguments: [timer] }) => timer);
+    const timers = started.mock.calls.slice(before).map(({ result }) => result);
+    assert.ok(timers.length > 0 && timers.every((timer) => cleared.includes(timer)));
+    assert.ok(listens.mock.calls.length > 0);
+    assert.ok(listens.mock.calls.every(({ arguments: [, , options] }) => options.signal.aborted));
+  }
+});

@@ -373,6 +373,22 @@ test('a page that goes away before there is anything to come back to gives its s
   assert.equal(client.resumption, null);
 });
 
+test('a page that goes away while it takes a conversation over ends it for nobody', async () => {
+  const asked = [];
+  const browser = fakeBrowser();
+  const fetch = (url, init) => {
+    if (init.method === 'GET') return Promise.resolve(json({}));
+    asked.push(init.method);
+    return Promise.resolve(json({ id: 's1', sdp: 'v=0 answer', type: 'answer' }, 201));
+  };
+  client = new RtcClient({ fetch, RTCPeerConnection: FakePeer, around: browser.around, iceServers: [] });
+  client.connect({ microphone: new FakeStream(), resume: { token: 't', lastEvent: 1 } }).catch(() => {});
+  await settle();
+  browser.window('pagehide');
+  await settle();
+  assert.deepEqual([asked, client.state], [['POST'], 'ended']);
+});
+
 test('another page takes the conversation over', async () => {
   const { asked, told } = await live({ resume: { token: 'handed over', lastEvent: 40 } });
   assert.deepEqual(asked[0], { method: 'POST', sdp: 'v=0 offer', type: 'offer', resume: 'handed over', last_event: 40 });

@@ -135,17 +135,32 @@ test('what was saved makes way for another call, what was not stays, up to a bou
   assert.equal(await parts.recordings.kept.at(-1).blob.text(), `sound ${MAX_KEPT + 5}`);
 });
 
-test('a browser that refuses to record does not hinder the call', (t) => {
+test('where there are too many, a saved one leaves before one that is not', async (t) => {
+  const parts = scene(t);
+  for (let call = 0; call < MAX_KEPT; call++) await parts.recordOne();
+  const [oldest] = parts.recordings.kept;
+  parts.start();
+  const saved = parts.recordings.kept[3];
+  parts.recordings.saved(saved);
+  parts.recordings.toggle();
+  await parts.end();
+  assert.equal(parts.recordings.kept.length, MAX_KEPT);
+  assert.deepEqual([parts.recordings.kept[0], parts.recordings.kept.includes(saved)], [oldest, false]);
+});
+
+test('a browser that refuses to record does not hinder the call, and the page says so', (t) => {
   t.mock.method(console, 'warn', () => {});
   const conversation = Object.assign(new Emitter(), { call: { phase: 'ready', isActive: false }, client: null });
   const newRecorder = () => {
     throw new DOMException('no', 'NotSupportedError');
   };
   const recordings = new Recordings(conversation, { newRecorder, name: String, onChange() {} });
+  const told = [];
+  conversation.on('problem', ({ code }) => told.push(code));
   recordings.toggle();
-  assert.equal(recordings.isWanted, true);
+  assert.deepEqual([recordings.isWanted, told], [true, []]);
   conversation.emit('client', {});
-  assert.deepEqual([recordings.isWanted, recordings.isRunning], [false, false]);
+  assert.deepEqual([recordings.isWanted, recordings.isRunning, told], [false, false, ['not_recorded']]);
 });
 
 test('sound would be lost with the page from the first of it until it is saved', async (t) => {

@@ -11,7 +11,11 @@ function broken({ refresh = async () => true, free = 1, dial = () => {}, isBusy 
     conversation.emit('state', phase);
   };
   const shown = [];
-  const notices = { show: (message, kind, remedy) => shown.push({ ...message, kind, remedy }), hide() {} };
+  const hidden = [];
+  const notices = {
+    show: (message, kind, remedy) => shown.push({ ...message, kind, remedy }),
+    hide: (kind) => hidden.push(kind),
+  };
   const server = { refresh, config: { slots: { total: 1, free } } };
   let dialled = 0;
   const dialling = () => {
@@ -26,7 +30,7 @@ function broken({ refresh = async () => true, free = 1, dial = () => {}, isBusy 
     enter('live', true);
     enter('ended', false);
   };
-  return { redial, shown, live, enter, server, dialled: () => dialled };
+  return { redial, shown, hidden, live, enter, server, dialled: () => dialled };
 }
 
 async function passing(t, seconds) {
@@ -42,7 +46,7 @@ const timers = (t) => t.mock.timers.enable({ apis: ['setTimeout', 'Date'] });
 test('a call that broke is made again when the server answers', async (t) => {
   timers(t);
   let isThere = false;
-  const { redial, shown, live, dialled } = broken({ refresh: async () => isThere });
+  const { redial, shown, hidden, live, enter, dialled } = broken({ refresh: async () => isThere });
   live();
   assert.equal(redial.begin('connection_lost'), true);
   assert.match(shown[0].text, /new call by itself/);
@@ -51,6 +55,8 @@ test('a call that broke is made again when the server answers', async (t) => {
   isThere = true;
   await passing(t, 5);
   assert.equal(dialled(), 1);
+  assert.deepEqual([hidden, shown.at(-1).kind], [['redial'], 'redial'], 'there is no new conversation yet');
+  enter('live', true);
   assert.match(shown.at(-1).text, /new conversation/);
   await passing(t, 60);
   assert.equal(dialled(), 1);

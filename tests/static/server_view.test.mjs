@@ -104,3 +104,25 @@ test('the badge says what kind of engine speaks, where it is one to try things o
     assert.equal(parts.elements.name.title, 'A test.');
   }
 });
+
+test('what is said of a call that got no answer is not overwritten before it could be read', async (t) => {
+  const parts = scene(t);
+  parts.answer = { ...CONFIG, connectivity: { ok: false, message: 'nobody reaches it', addresses: [] } };
+  parts.fails(unreachable);
+  const said = parts.told.length;
+  await parts.passes(4_000);
+  assert.equal(parts.told.length, said);
+  await parts.passes(2_000);
+  assert.equal(parts.told.length, said + 1);
+});
+
+test('a second call without an answer has its own time to be read', async (t) => {
+  const parts = scene(t);
+  parts.fails(unreachable);
+  await parts.passes(3_000);
+  parts.fails(unreachable);
+  await parts.passes(4_000);
+  assert.equal(parts.shown, 'server', 'the time of the first is over, not that of the second');
+  await parts.passes(2_000);
+  assert.equal(parts.shown, null);
+});

@@ -76,10 +76,10 @@ const ENGINE = {
   sampling: { audio_temperature: number, audio_top_k: number, text_temperature: number, text_top_k: number },
 };
 
-function scene() {
+function scene(storage = null) {
   const elements = new Proxy({}, { get: (made, name) => (made[name] ??= new FakeElement()) });
   const conversation = Object.assign(new Emitter(), { call: { isActive: false, phase: 'ready' } });
-  return { elements, settings: new Settings(elements, null, conversation, () => {}) };
+  return { elements, settings: new Settings(elements, storage, conversation, () => {}) };
 }
 
 test('what the server offers is shown, and the voice that was chosen stays', () => {
@@ -109,4 +109,33 @@ test('a server that offers the same as before changes nothing: a list that is op
   for (let asked = 0; asked < 3; asked++) offer();
   assert.equal(elements.voice.options[1], option);
   assert.equal(FakeElement.writes, 0);
+});
+
+test('an engine that does not sample shows the seed, which it gets, and no more', () => {
+  const { elements, settings } = scene();
+  settings.offer({ engine: { ...ENGINE, sampling: null } });
+  const isHidden = () => elements.numbers.children.map(({ hidden }) => hidden ?? false);
+  assert.equal(elements.advanced.hidden, false);
+  assert.deepEqual(isHidden(), [false, true, true, true, true]);
+  elements.numbers.children[0].children[1].value = '7';
+  assert.equal(settings.chosen().seed, 7);
+  settings.offer({ engine: ENGINE });
+  assert.deepEqual(isHidden(), [false, false, false, false, false]);
+});
+
+test('a browser that takes no more addresses in a short time does not hinder what is typed from being kept', (t) => {
+  const kept = [];
+  const { elements } = scene({ getItem: () => null, setItem: (_, text) => kept.push(JSON.parse(text).persona) });
+  t.mock.method(history, 'replaceState', () => {
+    throw new DOMException('more than 100 times per 10 seconds', 'SecurityError');
+  });
+  let failures = 0;
+  const onFailure = () => (failures += 1);
+  process.on('uncaughtException', onFailure);
+  elements.persona.value = 'Ada';
+  elements.persona.dispatchEvent(new Event('input'));
+  return new Promise((resolve) => setImmediate(resolve)).then(() => {
+    process.off('uncaughtException', onFailure);
+    assert.deepEqual([kept, failures], [['Ada'], 0]);
+  });
 });

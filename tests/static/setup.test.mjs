@@ -53,6 +53,12 @@ test('an engine that does not sample is asked for nothing of it', () => {
   assert.deepEqual(asked, { persona: undefined, voice: undefined, seed: undefined, sampling: undefined });
 });
 
+test('a seed that is sent is not said to be missing, whether the engine samples or not', () => {
+  const linked = setup({ seed: '7' });
+  assert.equal(request(linked, { ...RANGES, sampling: null }).seed, 7);
+  assert.equal(missing(linked, { voices: [], sampling: null }).numbers, false);
+});
+
 test('a link is made of what is chosen, whatever the address says, and holds no key', () => {
   const location = { origin: 'https://host', pathname: '/talk/', search: '?lang=de', hash: '#debug=1&seed=9&token=s3cret' };
   assert.equal(link(setup({ persona: 'Ada & I', voice: 'A' }), location), 'https://host/talk/?lang=de#debug=1&persona=Ada+%26+I&voice=A');
@@ -68,6 +74,6 @@ test('what a server cannot do of a set-up is found', () => {
   const engine = { voices: ['A', 'B'], sampling: {} };
   assert.deepEqual(missing(setup({ voice: 'A', seed: '7' }, { text_top_k: '9' }), engine), { voice: '', numbers: false });
   assert.deepEqual(missing(setup(), { ...engine, sampling: null }), { voice: '', numbers: false });
-  assert.deepEqual(missing(setup({ voice: 'GONE', seed: '7' }), { ...engine, sampling: null }), { voice: 'GONE', numbers: true });
+  assert.deepEqual(missing(setup({ voice: 'GONE', seed: '7' }), { ...engine, sampling: null }), { voice: 'GONE', numbers: false });
   assert.deepEqual(missing(setup({}, { audio_top_k: '1' }), { voices: ['A'] }), { voice: '', numbers: true });
 });
