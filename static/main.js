@@ -148,7 +148,7 @@ new TranscriptView(
 );
 new Panel({ panel: byId('panel'), settings: byId('settings'), words: byId('transcript') }, conversation);
 new LatencyView(
-  { root: byId('latency'), figure: byId('latency-figure'), parts: byId('latency-parts') },
+  { root: byId('latency'), name: byId('latency-name'), figure: byId('latency-figure'), parts: byId('latency-parts') },
   conversation,
 );
 new Stage(conversation, { stage: byId('stage'), userMeter: byId('meter-user'), agentMeter: byId('meter-agent') });

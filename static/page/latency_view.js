@@ -1,26 +1,29 @@
 import { strings } from './language.js';
 
-/** The live figure, and what it is made of. */
+/** The live figure, and what it is made of. A call that came to nothing has none, and can be described all the same. */
 export class LatencyView {
   #root;
+  #name;
   #figure;
   #parts;
   #isKnown = false;
 
   /**
-   * @param {{root: HTMLElement, figure: HTMLElement, parts: HTMLElement}} elements
+   * @param {{root: HTMLElement, name: HTMLElement, figure: HTMLElement, parts: HTMLElement}} elements
    * @param {import('./conversation.js').Conversation} conversation
    */
-  constructor({ root, figure, parts }, conversation) {
+  constructor({ root, name, figure, parts }, conversation) {
     this.#root = root;
+    this.#name = name;
     this.#figure = figure;
     this.#parts = parts;
     // What was last seen stays when the call is over: a call that went badly is looked at then.
     conversation.on('client', () => this.#begin());
     conversation.on('state', () => {
       const { phase } = conversation.call;
-      if (phase === 'live' || phase === 'reconnecting') this.#root.hidden = false;
-      else if (phase === 'ended' || phase === 'failed') this.#root.hidden = !this.#isKnown;
+      const isOver = phase === 'ended' || phase === 'failed';
+      if (isOver || phase === 'live' || phase === 'reconnecting') this.#root.hidden = false;
+      if (isOver && !this.#isKnown) this.#label(strings.page.diagnostics, '');
     });
     conversation.on('latency', (estimate) => this.#show(estimate));
   }
@@ -28,8 +31,17 @@ export class LatencyView {
   #begin() {
     this.#root.hidden = true;
     this.#isKnown = false;
-    this.#figure.textContent = '–';
+    this.#label(strings.page.mouthToEar, '–');
     this.#parts.replaceChildren();
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} figure
+   */
+  #label(name, figure) {
+    this.#name.textContent = name;
+    this.#figure.textContent = figure;
   }
 
   /** @param {import('./latency.js').LatencyEstimate} estimate */

@@ -7,40 +7,37 @@ import { LatencyView } from '../../static/page/latency_view.js';
 function scene() {
   const conversation = Object.assign(new Emitter(), { call: { phase: 'ready' } });
   const root = { hidden: true };
+  const [name, figure] = [{ textContent: '' }, { textContent: '' }];
   const parts = { children: [], replaceChildren() {} };
-  new LatencyView({ root, figure: { textContent: '' }, parts }, conversation);
+  new LatencyView({ root, name, figure, parts }, conversation);
   const enter = (phase) => {
     conversation.call.phase = phase;
     conversation.emit('state', phase);
   };
-  return { conversation, root, enter };
+  return { conversation, enter, shown: () => (root.hidden ? null : `${name.textContent} ${figure.textContent}`.trim()) };
 }
 
-test('a call that never was live shows no figure of it, not even after one that had some', () => {
-  const { conversation, root, enter } = scene();
-  const shown = [];
+test('a call that never was live shows no figure, not even after one that had some, and can be described', () => {
+  const { conversation, enter, shown } = scene();
   for (const after of ['nothing', 'a good call']) {
     conversation.emit('client', {});
-    for (const phase of ['asking', 'connecting', 'failed']) {
-      enter(phase);
-      shown.push(root.hidden);
-    }
-    assert.deepEqual(shown.splice(0), [true, true, true], after);
+    const seen = ['asking', 'connecting', 'failed'].map((phase) => (enter(phase), shown()));
+    assert.deepEqual(seen, [null, null, 'Diagnostics'], after);
     conversation.emit('client', {});
     enter('live');
     conversation.emit('latency', { totalMs: 200, parts: [] });
     enter('ended');
-    assert.equal(root.hidden, false, 'what a call had stays in sight');
+    assert.equal(shown(), 'Mouth to ear 200 ms', 'what a call had stays in sight');
   }
 });
 
 test('a call that ended before there was a figure shows none; one that is going on has a place for it', () => {
-  const { conversation, root, enter } = scene();
+  const { conversation, enter, shown } = scene();
   for (const phase of ['live', 'reconnecting']) {
     conversation.emit('client', {});
     enter(phase);
-    assert.equal(root.hidden, false, phase);
+    assert.equal(shown(), 'Mouth to ear –', phase);
     enter('ended');
-    assert.equal(root.hidden, true, phase);
+    assert.equal(shown(), 'Diagnostics', phase);
   }
 });
