@@ -31,14 +31,14 @@ export class Advanced {
   }
 
   /**
-   * @param {SamplingSettings | null} settings Null: this engine does not sample. It gets the seed all the same, and so that
-   *   is to be seen.
+   * @param {SamplingSettings | null} settings Null: this engine does not sample. It gets a seed all the same, so one that a
+   *   link has brought is to be seen.
    * @param {number} [maxSeed]
    */
   offer(settings, maxSeed = Number.MAX_SAFE_INTEGER) {
     this.#settings = settings;
     this.#maxSeed = Math.min(maxSeed, Number.MAX_SAFE_INTEGER); // beyond it JSON of this side is not exact
-    this.#root.hidden = false;
+    this.#root.hidden = settings === null && !this.#root.open;
     for (const name of SAMPLING) {
       const field = this.#fields.get(name);
       if (!field) continue;
@@ -77,6 +77,7 @@ export class Advanced {
       this.#check(name);
     }
     this.#root.open = NAMES.some((name) => this.#value(name) !== '');
+    if (this.#root.open) this.#root.hidden = false;
   }
 
   /** @param {Name} name */

@@ -111,8 +111,11 @@ test('a server that offers the same as before changes nothing: a list that is op
   assert.equal(FakeElement.writes, 0);
 });
 
-test('an engine that does not sample shows the seed, which it gets, and no more', () => {
+test('an engine that does not sample shows a seed that there is, which it gets, and no more', () => {
   const { elements, settings } = scene();
+  settings.offer({ engine: { ...ENGINE, sampling: null } });
+  assert.equal(elements.advanced.hidden, true);
+  elements.advanced.open = true; // as a link with a seed does
   settings.offer({ engine: { ...ENGINE, sampling: null } });
   const isHidden = () => elements.numbers.children.map(({ hidden }) => hidden ?? false);
   assert.equal(elements.advanced.hidden, false);
