@@ -65,6 +65,12 @@ class Chromium:
             self.strangers.append(request.url)
 
 
+def _executable() -> str:
+    if EXECUTABLE is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    return EXECUTABLE
+
+
 @contextlib.asynccontextmanager
 async def running_chromium(
     profile: Path, url: str, *, microphone: Path | None = None, allowed: bool = True, flags: Sequence[str] = ()
@@ -77,12 +83,11 @@ async def running_chromium(
     At the end no page has logged an error, broken its content security policy (which is logged as an error) or made a
     request to anybody but our server.
     """
-    if EXECUTABLE is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
+    executable = _executable()
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(
             profile,
-            executable_path=EXECUTABLE,
+            executable_path=executable,
             headless=True,
             args=[*_FLAGS, *_microphone_flags(microphone), *flags],
             viewport={"width": 1280, "height": 900},
@@ -101,11 +106,10 @@ async def running_chromium_with_tabs(profile: Path, url: str, microphone: Path) 
 
     Whatever Playwright launches it keeps in sight. So this browser is launched by hand, and Playwright only joins it.
     """
-    if EXECUTABLE is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
+    executable = _executable()
     flags = ["--headless", "--remote-debugging-port=0", "--window-size=1280,900", f"--user-data-dir={profile}"]
     process = await asyncio.create_subprocess_exec(
-        *(EXECUTABLE, *_FLAGS, *_microphone_flags(microphone), *flags, "about:blank"),
+        *(executable, *_FLAGS, *_microphone_flags(microphone), *flags, "about:blank"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
 from tests.e2e.speech import chatter, silence, write_microphone
 from tests.e2e.test_page_keeping import download
-from tests.e2e.test_page_messages import REMEMBER_CHANNELS, say
+from tests.e2e.test_page_messages import open_to_be_told, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
 
@@ -37,8 +37,7 @@ async def test_a_call_that_is_made_again_stays_muted_and_keeps_words_and_recordi
 ) -> None:
     server = await serve("echo", 3, "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
-    await chromium.context.add_init_script(REMEMBER_CHANNELS)
-    talk = TalkPage(await chromium.open())
+    talk = await open_to_be_told(chromium)
     recordings = talk.page.get_by_test_id("keep-recording")
     await talk.page.locator("#record").click()
     await talk.start()
@@ -71,8 +70,7 @@ async def test_nobody_is_called_while_at_work_on_what_a_call_takes_away(
 ) -> None:
     server = await serve("echo", 2, "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
-    await chromium.context.add_init_script(REMEMBER_CHANNELS)
-    talk = TalkPage(await chromium.open())
+    talk = await open_to_be_told(chromium)
     await talk.start()
     await say(talk, {"type": "session.ended", "reason": "server_stopping"})
     await talk.wait_state("ended")

@@ -12,7 +12,7 @@ from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import TalkPage
 from tests.e2e.speech import chatter, silence, write_microphone
 from tests.e2e.test_page_everyone import FOCUSED_JS
-from tests.e2e.test_page_messages import REMEMBER_CHANNELS, say
+from tests.e2e.test_page_messages import open_to_be_told, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90, method="signal")]
 
@@ -22,8 +22,7 @@ async def talking(serve: Serve, open_chromium: OpenChromium, tmp_path: Path) -> 
     microphone = write_microphone(tmp_path / "mic.wav", silence(0.5), chatter(30), pad_s=0)
     # The server has not really ended the calls that are said to be over, and keeps each for a moment.
     chromium = await open_chromium(await serve("echo", 4, "--resume-s", "1"), microphone)
-    await chromium.context.add_init_script(REMEMBER_CHANNELS)
-    talk = TalkPage(await chromium.open())
+    talk = await open_to_be_told(chromium)
     await talk.press_call()
     await talk.wait_live()
     return talk

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Route, expect
 
+from tests.e2e.chromium import Chromium
 from tests.e2e.conftest import OpenChromium, Serve
 from tests.e2e.page import LIVE_STATES, TalkPage
 from tests.e2e.server import ServerProcess
@@ -172,8 +173,7 @@ async def test_each_way_in_which_a_call_ends(serve: Serve, open_chromium: OpenCh
     server = await serve("echo", len(LAST_WORDS), "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
     chromium.expected_errors.append("net::ERR_FAILED")
-    await chromium.context.add_init_script(REMEMBER_CHANNELS)
-    talk = TalkPage(await chromium.open())
+    talk = await open_to_be_told(chromium)
     for reason, text in LAST_WORDS.items():
         await talk.start()
         await say(talk, {"type": "session.ending", "in_s": 3, "reason": reason})
@@ -197,8 +197,7 @@ async def test_a_server_that_comes_back_is_called_again(
 ) -> None:
     server = await serve("echo", 2, "--resume-s", "1")
     chromium = await open_chromium(server, microphone)
-    await chromium.context.add_init_script(REMEMBER_CHANNELS)
-    talk = TalkPage(await chromium.open())
+    talk = await open_to_be_told(chromium)
     await talk.start()
     await say(talk, {"type": "session.ended", "reason": "server_stopping"})
     await talk.expect_error("makes a new call by itself")
@@ -244,6 +243,12 @@ def refusing(status: int, code: str) -> Callable[[Route], Awaitable[None]]:
         await route.fulfill(status=status, json=body, headers={"Retry-After": "7"})
 
     return refuse
+
+
+async def open_to_be_told(chromium: Chromium) -> TalkPage:
+    """A page to which `say` can say what only a server says."""
+    await chromium.context.add_init_script(REMEMBER_CHANNELS)
+    return TalkPage(await chromium.open())
 
 
 async def say(talk: TalkPage, event: dict[str, object]) -> None:

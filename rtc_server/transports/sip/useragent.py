@@ -184,7 +184,7 @@ class UserAgent:
     def _check_not_draining(self) -> None:
         """Raises: EngineDraining."""
         if self._draining:
-            raise EngineDraining("the server is shutting down", hint="try again in half a minute")
+            raise _shutting_down()
 
     # ---- what arrives ------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class UserAgent:
         elif not isinstance(transaction, InviteServerTransaction):
             refuse(transaction, 481)
         elif self._draining:
-            stopping = EngineDraining("the server is shutting down", hint="try again in half a minute")
+            stopping = _shutting_down()
             self._reception.note_refusal(request, trunk, refuse_error(transaction, stopping), stopping.message)
         else:
             self._reception.receive(transaction, request, trunk)
@@ -275,9 +275,7 @@ class UserAgent:
         """A trunk asks whether to send calls here. A full server is no reason to take it out: each call is told. No
         state is kept of it."""
         if self._draining:
-            self._answer_unavailable(
-                transaction, EngineDraining("the server is shutting down", hint="try again in half a minute")
-            )
+            self._answer_unavailable(transaction, _shutting_down())
             return
         try:
             self._admission.check()
@@ -292,3 +290,7 @@ class UserAgent:
         response = transaction.reply(503)
         response.headers.set("Retry-After", str(error.retry_after_s))
         transaction.respond_once(response)
+
+
+def _shutting_down() -> EngineDraining:
+    return EngineDraining("the server is shutting down", hint="try again in half a minute")

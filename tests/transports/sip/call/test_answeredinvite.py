@@ -27,16 +27,6 @@ class Call:
         )
 
 
-@pytest.fixture
-def time() -> VirtualTime:
-    return VirtualTime()
-
-
-@pytest.fixture
-def agent(time: VirtualTime) -> Agent:
-    return Agent(time)
-
-
 def ack(cseq: int = 1) -> Request:
     return request("ACK", cseq=cseq, to_tag="callee")
 

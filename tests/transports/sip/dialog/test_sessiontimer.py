@@ -45,11 +45,6 @@ class End:
 
 
 @pytest.fixture
-def time() -> VirtualTime:
-    return VirtualTime()
-
-
-@pytest.fixture
 def end(time: VirtualTime) -> End:
     return End(time)
 

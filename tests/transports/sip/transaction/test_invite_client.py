@@ -13,16 +13,6 @@ from tests.transports.sip.transaction.virtualtime import Agent, VirtualTime, flo
 TCP = flow("tcp")
 
 
-@pytest.fixture
-def time() -> VirtualTime:
-    return VirtualTime()
-
-
-@pytest.fixture
-def agent(time: VirtualTime) -> Agent:
-    return Agent(time)
-
-
 def test_over_udp_the_invite_is_repeated_at_doubling_intervals_and_fails_after_64_t1(
     agent: Agent, time: VirtualTime
 ) -> None:

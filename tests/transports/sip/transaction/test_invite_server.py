@@ -11,16 +11,6 @@ from tests.transports.sip.transaction.virtualtime import Agent, VirtualTime, flo
 TCP = flow("tcp")
 
 
-@pytest.fixture
-def time() -> VirtualTime:
-    return VirtualTime()
-
-
-@pytest.fixture
-def agent(time: VirtualTime) -> Agent:
-    return Agent(time)
-
-
 def test_an_invite_that_is_not_answered_at_once_gets_its_100_at_once(agent: Agent) -> None:
     agent.invited()
     assert agent.wire.times("100") == [0.0]

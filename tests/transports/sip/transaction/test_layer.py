@@ -16,16 +16,6 @@ from tests.transports.sip.transaction.virtualtime import Agent, VirtualTime, flo
 TCP = flow("tcp")
 
 
-@pytest.fixture
-def time() -> VirtualTime:
-    return VirtualTime()
-
-
-@pytest.fixture
-def agent(time: VirtualTime) -> Agent:
-    return Agent(time)
-
-
 # ---- requests that are no new ones -----------------------------------------------------------------------------------
 
 

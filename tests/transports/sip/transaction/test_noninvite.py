@@ -10,16 +10,6 @@ from tests.transports.sip.transaction.virtualtime import Agent, VirtualTime, flo
 TCP = flow("tcp")
 
 
-@pytest.fixture
-def time() -> VirtualTime:
-    return VirtualTime()
-
-
-@pytest.fixture
-def agent(time: VirtualTime) -> Agent:
-    return Agent(time)
-
-
 def test_over_udp_a_request_is_repeated_up_to_every_t2_and_fails_after_64_t1(agent: Agent, time: VirtualTime) -> None:
     agent.ask("BYE")
     time.advance(60)
